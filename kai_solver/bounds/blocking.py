@@ -15,6 +15,8 @@ from kai_solver.bounds.counting import (
     GPU_NAME,
     PLACEMENT,
     TOPOLOGY,
+    BoolArray,
+    Relaxed,
     Shortfall,
     describe,
     say_most,
@@ -28,9 +30,7 @@ from kai_solver.domain import Action, Blocker
 from kai_solver.errors import InternalError
 from kai_solver.fairness import MINRUNTIME, PREEMPTIBLE, PRIORITY, SHARE
 from kai_solver.problem.budgets import BUDGETS
-from kai_solver.problem.capacity import NODE_RULES, ROW
-from kai_solver.problem.gpurows import needs_row
-from kai_solver.problem.rowtexts import largest_row_text
+from kai_solver.problem.capacity import NODE_RULES
 from kai_solver.units import GPU, MILLI, QUEUE_RESOURCES, format_amount
 
 MOST_TRIED = 36
@@ -117,7 +117,8 @@ class Evidence:
         """
         demand, scope, resources = self.demand, self.demand.scope, self.bounds.problem.snapshot.schema.names
         others = kept - {name, TOPOLOGY} - PROTECTIONS
-        if scope is None or TOPOLOGY not in kept or name not in (*resources, ROW) or not others:
+        of_nodes = (*resources, *(rule.kind for rule in self.bounds.problem.rules if rule.limits_nodes))
+        if scope is None or TOPOLOGY not in kept or name not in of_nodes or not others:
             return demand
         first, last = 0, len(scope.names)
         while last - first > 1:
@@ -150,13 +151,11 @@ def _elements(bounds: Bounds, demand: Demand, *, by_action: bool) -> Iterator[st
     if demand.spacing.is_rule:
         yield PLACEMENT
     yield NODE_RULES
-    if any(needs_row(shape.gpu) for shape in shapes):  # Also those of others, which need their places.
-        yield ROW
-    if any(shapes[shape].constraints.alone for shape in demand.needed):
-        yield TENANTS
     for rule in bounds.problem.rules:
         if rule.may_block(bounds.problem, demand.needed):
             yield rule.kind
+    if any(shapes[shape].constraints.alone for shape in demand.needed):
+        yield TENANTS
     if by_action and demand.action is not Action.ALLOCATE:
         yield from bounds.rights.protections(demand)
 
@@ -179,7 +178,7 @@ def in_words_of_model(evidence: Evidence, name: str, to_place: Mapping[int, int]
     pods = sum(evidence.demand.needed.values())
     found = Refuted("count", Shortfall("flow", pods, 0))
     element = ElementWords(evidence, evidence.demand, found, to_place).element(name)
-    if element.kind not in ("resource", ROW):
+    if element.kind not in ("resource", *(rule.kind for rule in evidence.bounds.problem.rules if rule.limits_nodes)):
         return element
     return replace(element, need=f"{say_pods(pods)}, with those admitted before", have="no way to place all")
 
@@ -261,8 +260,6 @@ class ElementWords:
         for rule in self.problem.rules:
             if rule.kind == name:
                 return rule.element(self)
-        if name == ROW:
-            return self._row()
         return self._placement() if name == PLACEMENT else self._resource(name)
 
     def _of_queue(self, kind: str) -> Blocker:
@@ -306,42 +303,37 @@ class ElementWords:
         return Blocker(TENANTS, level, "one that no other tenant uses", have)
 
     @property
-    def _count(self) -> Shortfall:
+    def count(self) -> Shortfall:
+        """The count that says no."""
         if self.found.count is None:
             raise InternalError("a rule of placement blocks, but no count says so")
         return self.found.count
 
     @property
-    def _where(self) -> str:
-        scope, where = self.demand.scope, self._count.where
+    def where(self) -> str:
+        """The nearest domain; empty where none must be chosen."""
+        scope, where = self.demand.scope, self.count.where
         return "" if scope is None or where < 0 else scope.names[where]
 
     def _domain(self) -> Blocker:
         scope = self.demand.scope
         level = scope.level if scope is not None else ""
-        best = f"; the nearest is {self._where}" if self._where else ""
+        best = f"; the nearest is {self.where}" if self.where else ""
         domains = len(scope.names) if scope is not None else 0
         return Blocker("domain", level, "one domain with room for all", f"none of {domains}{best}")
 
-    def _row(self) -> Blocker:
-        """Too few rows of GPUs, though there may be GPUs enough; the largest of those that are free, or could be."""
-        problem, count = self.problem, self._count
-        if count.kind != "fit" or not needs_row(gpu := problem.shapes.shapes[count.shape].gpu):
-            need = f"{say_pods(sum(self.demand.needed.values()))}, some of all in rows of GPUs"
-            return Blocker(ROW, GPU_NAME, need, "room for fewer", "", GPU_NAME, self._short(count, GPU))
+    def free_nodes(self) -> tuple[Relaxed, BoolArray]:
+        """What is free once those have left that may, and (N,) the nodes that the count is about."""
+        count = self.count
         leaving = self.bounds.leaving(self.demand, self.moment) if self.by_action else self.bounds.residents.runs
         relaxed = self.bounds.residents.without(leaving, self.bounds.barred if self.by_action else None)
-        inside = relaxed.admits(problem, [count.shape])
+        inside = relaxed.admits(self.problem, [count.shape])
         if count.where >= 0 and self.demand.scope is not None:
             inside = inside & self.demand.scope.masks[count.where]
-        need = f"{say_pods(count.need)} of {describe(problem, count.shape)}"
-        largest = largest_row_text(problem, gpu, relaxed.device_free, inside)
-        have = f"room for {count.have}" if count.have else f"none; {largest}"
-        short = (count.need - count.have) * gpu.devices * MILLI
-        return Blocker(ROW, GPU_NAME, need, have, self._where, GPU_NAME, short)
+        return relaxed, inside
 
     def _placement(self) -> Blocker:
-        count, rule = self._count, self.demand.spacing
+        count, rule = self.count, self.demand.spacing
         if count.kind == "nodes":
             return Blocker("placement", "different nodes with room", str(count.need), str(count.have))
         need = f"{say_pods(count.need)} of {describe(self.problem, count.shape)}"
@@ -351,8 +343,8 @@ class ElementWords:
         if self.found.count is None:  # Not enough is free, and not enough may be taken.
             need, have = (format_amount(name, amount) for amount in (self.found.need, self.found.have))
             return Blocker("resource", name, need, have, "", name, self.found.need - self.found.have)
-        count, resource = self._count, self.problem.snapshot.schema.index(name)
-        short = self._short(count, resource)
+        count, resource = self.count, self.problem.snapshot.schema.index(name)
+        short = self.short(count, resource)
         if count.kind in ("total", "slots") and resource != count.resource:  # It blocks together with another.
             need, have = say_pods(sum(self.demand.needed.values())), "room for fewer"
         elif count.kind == "total":
@@ -367,14 +359,15 @@ class ElementWords:
             need = f"{say_pods(count.need)} of {describe(self.problem, count.shape)}"
             have = f"room for {count.have}"
         # What blocks together with another may lack in other domains than the nearest.
-        where = "" if self._is_shared_blame(count, resource) else self._where
+        where = "" if self._is_shared_blame(count, resource) else self.where
         return Blocker("resource", name, need, have, where, name, short)
 
     def _is_shared_blame(self, count: Shortfall, resource: int) -> bool:
         """True where the count that is left does not say how much of the resource is short."""
         return count.kind == "flow" or (count.kind in ("total", "slots") and resource != count.resource)
 
-    def _short(self, count: Shortfall, resource: int) -> int:
+    def short(self, count: Shortfall, resource: int) -> int:
+        """How much more of ``resource`` would do."""
         missing = count.need - count.have
         if self._is_shared_blame(count, resource):
             # So much would surely do: how little might is not known.

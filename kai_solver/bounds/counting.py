@@ -19,13 +19,10 @@ from kai_solver.problem.capacity import (
     ENDLESS,
     MANY,
     NODE_RULES,
-    ROW,
     fitting,
     fitting_beside_gpus,
-    limit_by_rows,
+    limited_by_rules,
 )
-from kai_solver.problem.gpurows import needs_row
-from kai_solver.problem.rowtexts import row_text
 from kai_solver.problem.rules import RuleBound
 from kai_solver.units import GPU, MILLI, PODS, format_amount
 from kai_solver.units.resources import FIXED
@@ -63,8 +60,8 @@ class Relaxed:
 
     def fit(self, problem: Problem, shape: int, dropped: frozenset[str] = NOTHING) -> IntArray:
         """(N,) pods of ``shape`` that each node takes alone, with what is ``dropped`` not binding; at most `MANY`."""
-        kinds = [rule.kind for rule in self.rules]
-        key = (shape, dropped & {NODE_RULES, TENANTS, ROW, *kinds, *problem.snapshot.schema.names})
+        kinds = [rule.kind for rule in problem.rules]
+        key = (shape, dropped & {NODE_RULES, TENANTS, *kinds, *problem.snapshot.schema.names})
         if key not in self.fits:
             self.fits[key] = self._fit(problem, shape, key[1])
         return self.fits[key]
@@ -92,9 +89,9 @@ class Relaxed:
                 free[resource] = ENDLESS
         admits = np.ones(len(problem.nodes), dtype=np.bool_) if NODE_RULES in dropped else problem.shapes.mask(shape)
         if GPU_NAME not in dropped:
-            return fitting(problem, free, self.device_free, shape, admits, rows=ROW not in dropped)
+            return fitting(problem, free, self.device_free, shape, admits, dropped)
         count = np.maximum(fitting_beside_gpus(problem.shapes.shapes[shape].request, free, admits), 0)
-        return count if ROW in dropped else limit_by_rows(problem, count, self.device_free, shape)
+        return limited_by_rules(problem, count, self.device_free, shape, dropped)
 
     def room(self, problem: Problem, shape: int, mask: BoolArray | None, dropped: frozenset[str] = NOTHING) -> int:
         """Pods of ``shape`` that the nodes of ``mask`` (N,), or all, take together."""
@@ -198,7 +195,7 @@ def shortfall(
         How the pods of ``needed`` must lie. Of its least number of nodes only what concerns no other pods may be given.
     dropped
         Rules and resources that do not bind: names of the schema, `TOPOLOGY`, `PLACEMENT`, `NODE_RULES`,
-        `TENANTS`, `ROW`, the kinds of optional rules.
+        `TENANTS`, the kinds of optional rules.
     """
     counts = _Counts(problem, relaxed, dropped)
     masks = None if TOPOLOGY in dropped else domains
@@ -381,9 +378,8 @@ def describe(problem: Problem, shape: int) -> str:
         return ", ".join(format_amount(n, a) for n, a in asked.items() if n != FIXED[PODS]) or "nothing"
     if spec.gpu.memory_mib:
         return f"{spec.gpu.memory_mib} MiB of GPU memory"
-    if needs_row(spec.gpu):
-        return row_text(spec.gpu)
-    return format_amount("gpu", spec.gpu.devices * spec.gpu.milli)
+    text = next(filter(None, (rule.request_text(spec) for rule in problem.rules)), "")
+    return text or format_amount("gpu", spec.gpu.devices * spec.gpu.milli)
 
 
 def say_pods(count: int) -> str:

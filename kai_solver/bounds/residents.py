@@ -8,7 +8,6 @@ from numpy.typing import NDArray
 from kai_solver.bounds.counting import Relaxed
 from kai_solver.bounds.tenants import Tenants, tenants_of
 from kai_solver.problem import Problem
-from kai_solver.problem.gpurows import out_of_row
 from kai_solver.units import PODS
 
 IntArray = NDArray[np.int64]
@@ -111,9 +110,10 @@ class Residents:
             over[problem.zones.nodes] = True  # Whether zones are over-committed is another's business.
         if self.tenants is not None:
             over |= self.tenants.without().mixed()  # Pods beside another tenant already may stay there.
-        apart = out_of_row(problem)
-        if apart:
-            welcome &= ~np.isin(self.pods, sorted(apart))
+        for rule in problem.rules:
+            exempt = rule.exempt(problem)
+            if exempt:
+                welcome &= ~np.isin(self.pods, sorted(exempt))
         found: BoolArray = welcome & ~over[self.node]
         return found
 

@@ -6,9 +6,9 @@ from kai_solver.domain.plan import Action
 
 ACTIONS = (Action.ALLOCATE, Action.CONSOLIDATION, Action.RECLAIM, Action.PREEMPT, Action.STALE)
 
-RULES = ("spares",)
-"""Optional rules that ship, in the order in which they are asked; each is a package ``kai_solver.rules.<name>`` and a
-constraint family of that name."""
+RULES = {"gpurows": "gpu_rows", "spares": "spares"}
+"""Optional rules that ship, in the order in which they are asked: the name of each, which is that of its constraint
+family, and of its package ``kai_solver.rules.<package>``."""
 
 RULE_GROUP = "kai_solver.rules"
 """Entry points of rules of other packages."""
@@ -31,7 +31,7 @@ FAMILIES = (
     "placement",
     "budgets",
     "tenants",
-    *RULES,
+    "spares",
     "gpurows",
 )
 """Constraint families of the CP-SAT model that ship with kai-solver, of the core and of rules; more by entry points."""

@@ -3,11 +3,9 @@
 import numpy as np
 
 from kai_solver.domain import GpuRequest
-from kai_solver.explain.row_fit import row_lack, row_room, row_shortage
 from kai_solver.explain.zone_fit import zone_lack, zone_room, zone_shortage
 from kai_solver.problem import Problem, Shape
-from kai_solver.problem.gpurows import needs_row
-from kai_solver.problem.rowtexts import row_text
+from kai_solver.problem.rules import RuleFacts
 from kai_solver.units import CPU, GPU, MEMORY, MILLI, PODS, format_amount
 from kai_solver.units.shares import WHOLE
 
@@ -23,11 +21,19 @@ def lacks(after: Problem, shape: Shape, node: int) -> list[Lack]:
     """What the node has too little of for one pod of the shape."""
     short = _short_resources(after, shape, node)
     if _device_slots(after, shape.gpu, node) >= 1:
-        apart = row_lack(after, shape, node) or zone_lack(after, shape, node) if not short else None
-        return [apart] if apart else [_words(after, resource) for resource in short]
+        if short:
+            return [_words(after, resource) for resource in short]
+        refusing = _refusing(after, shape, node)
+        apart = refusing.lack(after, shape, node) if refusing is not None else zone_lack(after, shape, node)
+        return [apart] if apart else []
     gpus = [r for r in short if after.snapshot.schema.names[r] in after.policy.gpu_resources]
     lack_gpu = _KAI_GPU, f"Insufficient {_gpu_name(after, shape)}"
     return [lack_gpu, *(_words(after, resource) for resource in short if resource not in gpus)]
+
+
+def _refusing(after: Problem, shape: Shape, node: int) -> RuleFacts | None:
+    """The first optional rule by which the node has no room for a pod; None where there is none."""
+    return next((rule for rule in after.rules if not rule.room(after, shape, node, 1)), None)
 
 
 def _gpu_name(after: Problem, shape: Shape) -> str:
@@ -52,7 +58,10 @@ def room(after: Problem, shape: Shape, node: int) -> int:
     free = after.capacity[:, node] - after.held[:, node]
     slots = [int(free[r] // amount) for r, amount in enumerate(shape.request) if r != GPU and amount]
     slots += [_device_slots(after, shape.gpu, node)] if shape.gpu.devices else []
-    return zone_room(after, shape, node, row_room(after, shape, node, max(0, min(slots, default=0))))
+    most = max(0, min(slots, default=0))
+    for rule in after.rules:
+        most = rule.room(after, shape, node, most)
+    return zone_room(after, shape, node, most)
 
 
 def _device_slots(after: Problem, gpu: GpuRequest, node: int) -> int:
@@ -85,7 +94,10 @@ def shortage(after: Problem, shape: Shape, node: int) -> tuple[int, str]:
         have_words = format_amount(name, max(0, int(free[resource])))
         parts.append(f"has {have_words} of {format_amount(name, shape.request[resource])}")
     if not parts:
-        parts.append(row_shortage(after, shape, node) or zone_shortage(after, shape, node))
+        refusing = _refusing(after, shape, node)
+        parts.append(
+            refusing.shortage(after, shape, node) if refusing is not None else zone_shortage(after, shape, node)
+        )
     return missing, f"{after.nodes[node].name} {' and '.join(parts).replace(' and has ', ' and ')}"
 
 
@@ -93,8 +105,9 @@ def request_words(after: Problem, shape: Shape) -> str:
     """What one pod of the shape asks for."""
     gpu = shape.gpu
     parts = []
-    if needs_row(gpu):
-        parts.append(row_text(gpu))
+    text = next(filter(None, (rule.request_text(shape) for rule in after.rules)), "")
+    if text:
+        parts.append(text)
     elif gpu.is_whole:
         parts.append(format_amount("gpu", gpu.devices * MILLI))
     elif gpu.memory_mib:

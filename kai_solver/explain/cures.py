@@ -42,7 +42,8 @@ def _changes(snapshot: Snapshot, gang: str, blocking: Sequence[Blocker]) -> Iter
     seen: set[str] = set()
     for blocker in sorted(blocking, key=_effort):
         eased = _without(snapshot, gang, blocker) if blocker.kind != "resource" else None
-        added = _more_nodes(snapshot, blocker) if blocker.kind in ("resource", "row") else None
+        is_of_nodes = blocker.kind == "resource" or rule_of_kind(blocker.kind) is not None
+        added = _more_nodes(snapshot, blocker) if is_of_nodes else None
         for found in (eased, added):
             if found is not None and found[0] not in seen:
                 seen.add(found[0])
@@ -61,8 +62,7 @@ def _effort(blocker: Blocker) -> int:
         "domain",
         "placement",
         "tenants",
-        *(rule.kind for rule in installed_rules()),
-        "row",
+        *(rule.kind for rule in reversed(installed_rules())),
         "resource",
     )
     return order.index(blocker.kind) if blocker.kind in order else len(order)
@@ -115,7 +115,6 @@ _TEXTS = {
     "domain": "no required {name}",
     "placement": "no rule of placement",
     "tenants": "any tenants beside each other in every {name}",
-    "row": "any GPUs, in a row or not",
     "disruption-budget": "everybody let go whom {name} holds",
 }
 _RULES = {

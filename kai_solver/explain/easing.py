@@ -164,17 +164,6 @@ def _any_tenants(snapshot: Snapshot, _gang: str, _blocker: Blocker) -> Snapshot:
     return replace(snapshot, topologies=tuple(replace(t, one_tenant=None) for t in snapshot.topologies))
 
 
-def _any_gpus(snapshot: Snapshot, gang: str, _blocker: Blocker) -> Snapshot:
-    """No row for the gang; where it asks for none itself, for no gang."""
-    mine = any(pod.gpu.row.endswith("-required") for g in snapshot.gangs if g.key == gang for pod in g.pods)
-
-    def of_gang(g: Gang) -> Gang:
-        pods = (replace(pod, gpu=replace(pod.gpu, row="")) if pod.gpu.row else pod for pod in g.pods)
-        return replace(g, pods=tuple(pods)) if g.key == gang or not mine else g
-
-    return replace(snapshot, gangs=tuple(map(of_gang, snapshot.gangs)))
-
-
 def _any_node(snapshot: Snapshot, gang: str, _blocker: Blocker) -> Snapshot:
     free = replace(NO_CONSTRAINTS, tolerations=(Toleration(operator="Exists"),))
 
@@ -225,7 +214,6 @@ _BY_KIND: dict[str, Ease] = {
     "surplus": _others_own_nothing,
     "disruption-budget": _no_budgets,
     "tenants": _any_tenants,
-    "row": _any_gpus,
 }
 _RULES: dict[str, Ease] = {
     "node-rules": _any_node,

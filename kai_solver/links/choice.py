@@ -2,10 +2,12 @@
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
 
+from kai_solver.domain import GpuRequest
 from kai_solver.errors import InputError
 from kai_solver.links.tables import LinkTable
 
@@ -39,6 +41,12 @@ class RowWish:
             raise InputError(f"{text!r} is not known", field=field, cure=f"Choose from {', '.join(WISHES)}")
         row, bond = word.split("-")
         return cls(row, bond == "required")
+
+
+@lru_cache(maxsize=256)
+def row_wish(gpu: GpuRequest) -> RowWish | None:
+    """The row that a pod wants; None where any GPUs will do."""
+    return RowWish.parse(gpu.row) if gpu.row and gpu.is_whole else None
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,6 @@ from itertools import chain, repeat
 import numpy as np
 from numpy.typing import NDArray
 
-from kai_solver.links import gpus_of
 from kai_solver.model.flows import Taker
 from kai_solver.model.joint import Arrival, IntArray, Mover, Piece
 from kai_solver.model.variables import MoverClass, Variables, ZoneChoice
@@ -26,8 +25,8 @@ class Decision:
     """What a solution says, by unit and pod.
 
     ``reclaimed``, ``preempted``: units evicted; ``moved``: units that take other places; all others stay. ``places``:
-    node by pod, for pods of arrivals and of moved units. ``devices``: of the pods that share devices
-    or get a row of them, ``zones``: of those whose NUMA zones count. ``admitted``: positions of the arrivals that come.
+    node by pod, for pods of arrivals and of moved units. ``devices``: of the pods that share devices or for which a
+    rule names some, ``zones``: of those whose NUMA zones count. ``admitted``: positions of the arrivals that come.
     """
 
     admitted: list[int] = field(default_factory=list)
@@ -60,7 +59,8 @@ def expand(v: Variables, values: Values) -> Decision:
             decision.preempted.append(unit.mover.unit)
     _expand_places(v, values, decision, waiting)
     _expand_devices(v, values, decision)
-    _expand_rows(v, values, decision)
+    for rule in v.joint.problem.rules:
+        rule.decode(v, values, decision)
     _expand_zones(v, values, decision)
     return decision
 
@@ -71,7 +71,7 @@ def _expand_class(
     leaving: list[Mover] = []
     for node, members in group.members.items():
         leaving.extend(members[int(values[group.stay[node]]) :])
-    if v.has_rows:  # Evicted are first those whose nodes get others of the shape: what moves does so to another node.
+    if v.has_devices:  # Evicted are first those whose nodes get others of the shape: a pod moves to another node.
         places = v.place.get(group.shape, {})
         leaving.sort(key=lambda mover: mover.origin[0] not in places or not values[places[mover.origin[0]]])
     reclaimed = int(values[group.out_reclaim])
@@ -99,7 +99,7 @@ def _expand_places(v: Variables, values: Values, decision: Decision, waiting: di
         nodes = [node for node, var in places.items() for _ in range(int(values[var]))]
         if shape in flowing:
             nodes = _place_flowing(v.flows.partition[shape], flowing[shape], nodes, decision)
-        if v.has_rows:
+        if v.has_devices:
             _send_away(v, waiting.get(shape, []), nodes)
         decision.places.update(zip(waiting.get(shape, ()), nodes, strict=False))
     for scoped in v.scoped:
@@ -108,7 +108,7 @@ def _expand_places(v: Variables, values: Values, decision: Decision, waiting: di
 
 
 def _send_away(v: Variables, pods: Sequence[int], nodes: list[int]) -> None:
-    """Exchange ``nodes``, one for each of ``pods``, so that no moved pod is sent to where it ran."""
+    """Exchange ``nodes``, one for each of ``pods``, so that no pod that moves is sent to where it ran."""
     origin = [v.joint.problem.pod_node[pod] for pod in pods]
     for at in (at for at, node in enumerate(nodes[: len(pods)]) if node == origin[at]):
         for other in range(min(len(pods), len(nodes))):
@@ -167,20 +167,6 @@ def _expand_devices(v: Variables, values: Values, decision: Decision) -> None:
             for device in chosen:
                 left[device] -= 1
             decision.devices[pod] = tuple(sorted(chosen))
-
-
-def _expand_rows(v: Variables, values: Values, decision: Decision) -> None:
-    """Hand the rows of each node to the pods that must have one: those of one kind are identical."""
-    problem = v.joint.problem
-    rows = {
-        (node, kind): [gpus_of(mask) for mask, var in starts.items() if values[var]]
-        for node, kinds in v.row_starts.items()
-        for kind, starts in kinds.items()
-    }
-    for pod, node in decision.places.items() if rows else ():
-        kind = v.row_kind(problem.pod_shape[pod])
-        if kind is not None and rows.get((node, kind)):
-            decision.devices[pod] = rows[node, kind].pop()
 
 
 def _expand_zones(v: Variables, values: Values, decision: Decision) -> None:

@@ -7,7 +7,7 @@ rights share a class: ``stay[c, n]`` counts how many of those at home on n stay.
 
 from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -19,14 +19,12 @@ from kai_solver.problem.capacity import (
     ENDLESS,
     MANY,
     NODE_RULES,
-    ROW,
     BoolArray,
     IntArray,
     fitting,
     fitting_beside_gpus,
-    limit_by_rows,
+    limited_by_rules,
 )
-from kai_solver.problem.gpurows import wish_of
 from kai_solver.problem.zones import ZoneTake
 from kai_solver.units import GPU, Vector
 
@@ -34,15 +32,8 @@ ClassKey = tuple[int, int, int, int, bool, bool, bool, bool, tuple[int, int, int
 
 
 Origin = tuple[int, tuple[int, ...], ZoneTake]
-"""Node, NUMA zones held, and the devices there, of shares and where rows are asked for: which of several identical
-pods stays decides what gets free."""
-
-
-class RowKind(NamedTuple):
-    """GPUs that must be in a row: how many, and ``contiguous`` or ``aligned``."""
-
-    length: int
-    row: str
+"""Node, NUMA zones held, and the devices there, of shares and where an optional rule minds: which of several equal pods
+stays decides what gets free."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,10 +141,10 @@ class Variables:
         self.slots: dict[int, list[ShareSlot]] = {}
         self.zone_choices: dict[tuple[int, int], list[ZoneChoice]] = {}
         """By node and shape, one per kind of unit; the family ``numa`` makes them."""
-        self.row_starts: dict[int, dict[RowKind, dict[int, Var]]] = {}
-        """By node and kind, whether a row takes the devices of each mask; the family ``gpurows`` makes them."""
+        self.of_rule: dict[str, Any] = {}
+        """By optional rule, what its rows keep for `RuleFacts.decode`."""
         self._fit: dict[int, IntArray] = {}
-        self._row_nodes = self._nodes_of_rows()
+        self._by_device = self._nodes_by_device()
         self._make_movers()
         self.flows = flows_of([*joint.arrivals, *(unit.mover for unit in self.units)])
         self._make_places()
@@ -175,28 +166,18 @@ class Variables:
                 stay, moved = self.spec.bool_var(f"stay[u{mover.unit}]"), self.spec.bool_var()
                 self.units.append(MoverUnit(mover, stay, moved, self.spec.bool_var(), self.spec.bool_var()))
 
-    def _nodes_of_rows(self) -> BoolArray:
-        """(N,) nodes that have room for a row that some pod may ask for."""
-        shapes = {piece.shape for arrival in self.joint.arrivals for piece in arrival.pieces}
-        shapes |= {piece.shape for mover in self.joint.movers if mover.may_move for piece in mover.pieces}
-        nodes = np.zeros(len(self.joint.problem.nodes), dtype=np.bool_)
-        for shape in shapes:
-            if self.row_kind(shape) is not None:
-                nodes |= self.fitting(shape) > 0
-        return nodes
+    def _nodes_by_device(self) -> BoolArray:
+        """(N,) nodes on which it matters which devices a pod has that may stay."""
+        found = np.zeros(len(self.joint.problem.nodes), dtype=np.bool_)
+        for rule in self.joint.problem.rules:
+            nodes = rule.by_device(self)
+            found = found if nodes is None else found | nodes
+        return found
 
     @property
-    def has_rows(self) -> bool:
-        """Whether any pod may ask for a row, of devices that some node has."""
-        return bool(self._row_nodes.any())
-
-    def row_kind(self, shape: int) -> RowKind | None:
-        """The row that pods of ``shape`` cannot do without; None where any devices will do."""
-        gpu = self.joint.problem.shapes.shapes[shape].gpu
-        wish = wish_of(gpu)
-        if wish is None or not wish.is_required or ROW in self.joint.dropped:
-            return None
-        return RowKind(gpu.devices, wish.row)
+    def has_devices(self) -> bool:
+        """Whether it matters on any node which devices a pod has that may stay."""
+        return bool(self._by_device.any())
 
     def _fold(self, movers: Sequence[Mover]) -> dict[ClassKey, dict[Origin, list[Mover]]]:
         """Simple movers by class and home."""
@@ -204,7 +185,7 @@ class Variables:
         shapes = self.joint.problem.shapes.shapes
         for mover in movers:
             piece = mover.pieces[0]
-            is_distinguished = shapes[piece.shape].gpu.is_shared or self._row_nodes[mover.origin[0]]
+            is_distinguished = shapes[piece.shape].gpu.is_shared or self._by_device[mover.origin[0]]
             devices = self.joint.device_of.get(piece.pods[0], ()) if is_distinguished else ()
             origin = mover.origin[0], devices, self.joint.zones_of.get(piece.pods[0], ())
             found.setdefault(class_key(mover), {}).setdefault(origin, []).append(mover)
@@ -326,9 +307,9 @@ class Variables:
         if NODE_RULES in joint.dropped:
             admits = np.ones_like(admits)
         if joint.binds(GPU):
-            return fitting(joint.problem, free, joint.device_free, shape, admits, rows=ROW not in joint.dropped)
+            return fitting(joint.problem, free, joint.device_free, shape, admits, joint.dropped)
         count = np.maximum(fitting_beside_gpus(joint.problem.shapes.shapes[shape].request, free, admits), 0)
-        return count if ROW in joint.dropped else limit_by_rows(joint.problem, count, joint.device_free, shape)
+        return limited_by_rules(joint.problem, count, joint.device_free, shape, joint.dropped)
 
     def pooled_pieces(self, owner: int) -> list[Piece]:
         """Pieces of an owner whose places are counted in the pool."""

@@ -5,14 +5,13 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from kai_solver.domain import GpuRequest
 from kai_solver.planstate.linking import STEPS, Links
 from kai_solver.planstate.losses import Losses
 from kai_solver.planstate.state import State
 from kai_solver.planstate.zones import BEST
 from kai_solver.predicates import affinity_score, spread_score
 from kai_solver.problem.capacity import MANY, fitting_beside_gpus
-from kai_solver.problem.gpurows import fitting_in_rows, needs_row
+from kai_solver.problem.rules import Ledger
 from kai_solver.units import CPU, GPU, MILLI, PODS
 from kai_solver.units.shares import WHOLE
 
@@ -37,22 +36,24 @@ _LOSS = 1 << 21
 """A step of what the pod takes from usual ones (4095 at most): as one of the same workload, which are for pods that
 spread, and those look at no losses."""
 
-_IDLE, _UNROWED = 1 << 32, 1 << 33
-"""That a node is idle comes before the bandwidth lost there (`Links`); that it has no row of GPUs for a pod that
-prefers one, before both. All below node wishes (2^34)."""
+_IDLE, _AVOIDED = 1 << 32, 1 << 33
+"""That a node is idle comes before the bandwidth lost there (`Links`); that an optional rule avoids it, before both.
+All below node wishes (2^34)."""
 
 
 @dataclass(slots=True)
 class _Counts:
     """Pods of one shape that fit per node, now and later, and its NUMA score (empty where zones say nothing).
 
-    ``seen``: how far in ``State.touched`` they are right. ``has_room``: whether any fits, later; None: to be counted.
+    ``seen``: how far in ``State.touched`` they are right. ``rules``: optional rules that limit the counts.
+    ``has_room``: whether any fits, later; None: to be counted.
     """
 
     now: IntArray
     later: IntArray
     seen: int
     score: IntArray
+    rules: tuple[Ledger, ...]
     has_room: bool | None = None
 
 
@@ -72,9 +73,10 @@ class FitTable:
         touched = self.state.touched
         found = self._counts.get(shape)
         if found is None:
-            now, later = self._compute(shape, None)
+            rules = tuple(rule for rule in self.state.rules if rule.limits(shape))
+            now, later = self._compute(shape, None, rules)
             everywhere = np.arange(len(now))
-            found = self._counts[shape] = _Counts(now, later, len(touched), self._score(shape, everywhere))
+            found = self._counts[shape] = _Counts(now, later, len(touched), self._score(shape, everywhere), rules)
         elif found.seen < len(touched):
             self._refresh(shape, found, sorted(set(touched[found.seen :])))
             found.seen = len(touched)
@@ -90,7 +92,7 @@ class FitTable:
 
     def _refresh(self, shape: int, found: _Counts, nodes: list[int]) -> None:
         """Count again on ``nodes``."""
-        if len(nodes) <= _ONE_BY_ONE and self.state.zones is None and not self._is_divided(shape):
+        if len(nodes) <= _ONE_BY_ONE and self.state.zones is None and not (found.rules or self._is_divided(shape)):
             fits = False
             for node in nodes:
                 now, later = self._count_at(shape, node)
@@ -103,13 +105,13 @@ class FitTable:
             return
         found.has_room = None
         rows = np.array(nodes, dtype=np.int64)
-        found.now[rows], found.later[rows] = self._compute(shape, rows)
+        found.now[rows], found.later[rows] = self._compute(shape, rows, found.rules)
         if len(found.score):
             found.score[rows] = self._score(shape, rows)
 
     def _is_divided(self, shape: int) -> bool:
         gpu = self.state.problem.shapes.shapes[shape].gpu
-        return bool(gpu.devices) and (not gpu.is_whole or needs_row(gpu))
+        return bool(gpu.devices) and not gpu.is_whole
 
     def _count_at(self, shape: int, node: int) -> tuple[int, int]:
         """As ``_compute``, of one node: now, and later."""
@@ -156,18 +158,16 @@ class FitTable:
             found.seen += len(nodes)
 
     def _is_uneven(self, shape: int, node: int, counts: _Counts) -> bool:
-        """True where one pod more may mean several that fit no more: shares of several devices, scarce pod slots, rows
-        that it breaks.
-        """
+        """True where one more pod may cost the room of several: shares of several devices, few pod slots, rules."""
+        if counts.rules:
+            return True
         if self.state.zones is not None and self.state.zones.is_aligned(shape):
             return True
         gpu, state = self.state.problem.shapes.shapes[shape].gpu, self.state
-        if needs_row(gpu):
-            return True
         slots = min(state.future[PODS, node], state.idle[PODS, node])
         return gpu.is_shared and (gpu.devices > 1 or slots <= counts.later[node] + state.device_future.shape[1])
 
-    def _compute(self, shape: int, rows: IntArray | None) -> tuple[IntArray, IntArray]:
+    def _compute(self, shape: int, rows: IntArray | None, rules: tuple[Ledger, ...]) -> tuple[IntArray, IntArray]:
         state = self.state
         at = slice(None) if rows is None else rows
         mask = state.problem.shapes.mask(shape)[at]
@@ -178,6 +178,8 @@ class FitTable:
         np.maximum(later, 0, out=later)
         np.minimum(now, later, out=now)
         np.maximum(now, 0, out=now)
+        for rule in rules:
+            rule.limit(shape, np.arange(len(mask)) if rows is None else rows, now, later)
         if state.zones is not None:
             state.zones.limit(shape, np.arange(len(mask)) if rows is None else rows, now, later)
         return np.minimum(now, later, out=now), later
@@ -190,8 +192,6 @@ class FitTable:
         if gpu.is_whole:
             np.minimum(later, state.whole_later[at] // gpu.devices, out=later)
             np.minimum(now, state.whole_now[at] // gpu.devices, out=now)
-            if needs_row(gpu):
-                self._limit_by_rows(gpu, at, now, later)
             return
         parts = state.problem.shapes.parts(shape)[at][:, None]
         future = state.device_future[at]
@@ -200,12 +200,6 @@ class FitTable:
         np.minimum(later, _shares(future, parts, gpu.devices, kept, slots), out=later)
         slots, kept = np.minimum(state.idle[PODS, at], slots), kept & (state.sharers_now[at] > 0)
         np.minimum(now, _shares(present, parts, gpu.devices, kept, slots), out=now)
-
-    def _limit_by_rows(self, gpu: GpuRequest, at: slice | IntArray, now: IntArray, later: IntArray) -> None:
-        state, whole = self.state, self.state.device_future[at] == WHOLE
-        np.minimum(later, fitting_in_rows(state.problem, whole, gpu, at, state.unidentified.known_later), out=later)
-        whole &= state.device_idle[at] == WHOLE
-        np.minimum(now, fitting_in_rows(state.problem, whole, gpu, at, state.unidentified.known_now), out=now)
 
     def choose(
         self,
@@ -297,10 +291,10 @@ class FitTable:
         key = -(free * 1_000_000 // np.maximum(total, 1)) if spec.nodes == "spread" else free.copy()
         if self._links is not None and spec.nodes == "binpack" and state.is_linked(shape):
             key = key * STEPS + self._links.losses(shape) + (free == total) * _IDLE
-        if spec.gpu.row and not needs_row(spec.gpu):
-            known, whole = state.unidentified.known_later, state.device_future == WHOLE
-            rows = fitting_in_rows(state.problem, whole, spec.gpu, slice(None), known)
-            key = key + (rows == 0) * _UNROWED
+        for rule in state.rules:
+            avoided = rule.avoided(shape)
+            if avoided is not None:
+                key = key + avoided * _AVOIDED
         if not asks_gpu:
             key = key + np.where(state.problem.gpus > 0, _NODE_TYPE, 0)
         key += np.where(now > 0, 0, _LATER)

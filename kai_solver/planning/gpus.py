@@ -25,9 +25,9 @@ from kai_solver.links import (
     links_of_claims,
     mask_of,
     name_all,
+    row_wish,
 )
 from kai_solver.problem import Problem
-from kai_solver.problem.gpurows import wish_of
 from kai_solver.units import GPU, MILLI
 
 _Entry = TypeVar("_Entry", Bind, Move)
@@ -142,7 +142,7 @@ def _nameless(mask: int) -> tuple[Device, ...]:
 
 @lru_cache(maxsize=4096)
 def _asking(at_once: bool, gpu: GpuRequest) -> Asking:
-    return Asking(at_once, gpu.devices, wish_of(gpu))
+    return Asking(at_once, gpu.devices, row_wish(gpu))
 
 
 _link = lru_cache(maxsize=4096)(GpuLink)

@@ -4,11 +4,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from kai_solver.domain import GpuRequest
 from kai_solver.errors import InternalError
-from kai_solver.links import gpus_of, mask_of, stretch, tightest_row
 from kai_solver.problem import Problem
-from kai_solver.problem.gpurows import wish_of
 from kai_solver.units import PODS
 from kai_solver.units.shares import WHOLE
 
@@ -32,7 +29,7 @@ def choose_devices(
     fitting = [d for d in range(state.problem.nodes[node].gpus) if free[d] >= parts]
     is_wanted = len(wanted) == count and set(wanted) <= set(fitting)
     if spec.gpu.is_whole:
-        return wanted if is_wanted else _whole(state, node, fitting, spec.gpu)
+        return wanted if is_wanted else _whole(state, node, shape, fitting, count)
     if parts < WHOLE:
         spread = spec.devices == "spread"
         fitting.sort(key=lambda d: -future[d] if spread else future[d])
@@ -44,18 +41,13 @@ def choose_devices(
     return _first(state.problem, node, [d for d in fitting if kept[d] or d in opening], count)
 
 
-def _whole(state: "State", node: int, free: list[int], gpu: GpuRequest) -> tuple[int, ...]:
-    problem = state.problem
-    wish, fabric = wish_of(gpu), problem.fabric
-    if len(free) >= gpu.devices and fabric is not None and fabric.kinds[node] >= 0:
-        found = fabric.pick(node, free, gpu.devices, wish)
-    elif wish is not None:
-        found = gpus_of(tightest_row(mask_of(free), gpu.devices, wish.row))
-    else:
-        found = ()
-    if not found and wish is not None and wish.is_required:
-        raise InternalError(f"no {gpu.devices} GPUs in a row are free on node {problem.nodes[node].name}")
-    return found or _first(problem, node, _sparing_rows(free) if state.has_rows else free, gpu.devices)
+def _whole(state: "State", node: int, shape: int, free: list[int], count: int) -> tuple[int, ...]:
+    problem, fabric, found = state.problem, state.problem.fabric, None
+    for rule in state.rules:
+        found = rule.devices(shape, node, free) if found is None else found
+    if found is None and len(free) >= count and fabric is not None and fabric.kinds[node] >= 0:
+        found = fabric.pick(node, free, count, None)
+    return found or _first(problem, node, _ordered(state, free), count)
 
 
 def _first(problem: Problem, node: int, free: list[int], count: int) -> tuple[int, ...]:
@@ -64,15 +56,16 @@ def _first(problem: Problem, node: int, free: list[int], count: int) -> tuple[in
     return tuple(sorted(free[:count]))
 
 
-def _sparing_rows(free: list[int]) -> list[int]:
-    """Those in the shortest stretches of free devices first, so that long ones stay for pods that need a row."""
-    mask = mask_of(free)
-    return sorted(free, key=lambda device: stretch(mask, 1 << device))
+def _ordered(state: "State", free: list[int]) -> list[int]:
+    """``free`` devices in the order in which pods take them that may have any: by index, but for optional rules."""
+    for rule in state.rules:
+        free = rule.ordered(free)
+    return free
 
 
 def best_ones(state: "State", node: int, free: list[int], count: int) -> list[int]:
     """Single devices of a node for ``count`` pods one after the other."""
     fabric = state.problem.fabric
     if fabric is None or fabric.kinds[node] < 0:
-        return (_sparing_rows(free) if state.has_rows else free)[:count]
+        return _ordered(state, free)[:count]
     return fabric.pick_singles(node, free, count)

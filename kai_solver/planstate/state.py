@@ -20,13 +20,11 @@ from kai_solver.fairness import QueueOrder
 from kai_solver.planstate.devices import best_ones, choose_devices
 from kai_solver.planstate.neighbours import Neighbours, running_pods
 from kai_solver.planstate.overload import Overload
-from kai_solver.planstate.unidentified import UnidentifiedLedger
 from kai_solver.planstate.workload_spread import WorkloadSpread, admitting, is_kept
 from kai_solver.planstate.zones import ZoneLedger
 from kai_solver.problem import Leaf, Problem
 from kai_solver.problem.charges import Charge, charge
 from kai_solver.problem.gangs import leaf_positions
-from kai_solver.problem.gpurows import needs_row
 from kai_solver.problem.zones import ZoneTake
 from kai_solver.units import MILLI, PODS
 from kai_solver.units.shares import PARTS_OF_MILLI, WHOLE, floor_milli
@@ -85,12 +83,11 @@ class State:
         self.journal: list[tuple[str, int, Place | None]] = []
         self.beside = Neighbours(problem)
         self.affinity, self.present = self.beside.affinity, self.beside.present
-        self.has_rows = any(needs_row(shape.gpu) for shape in problem.shapes.shapes)
-        self.unidentified = UnidentifiedLedger(problem)
         self.zones = ZoneLedger(problem, problem.zones) if problem.zones is not None else None
         self.workload_spread = WorkloadSpread(problem)
-        ledgers = (facts.ledger(problem) for facts in problem.rules)
+        ledgers = (facts.ledger(self) for facts in problem.rules)
         self.rules = tuple(ledger for ledger in ledgers if ledger is not None)
+        self.by_device = any(rule.by_device for rule in self.rules)
         self.overload = Overload(problem)
         self._plain: dict[int, bool] = {}
         self._linked: dict[int, bool] = {}
@@ -104,15 +101,15 @@ class State:
     ) -> Place:
         """Give ``pod`` a place on ``node``; the caller knows that it fits. What is ``wanted`` is taken if free.
 
-        It waits, even if asked to start ``now``, for leaving pods that may not be beside it, a promised row, or pods
-        that it requires beside it and that come later.
+        It waits, even if asked to start ``now``, for leaving pods that may not be beside it, pods that it requires
+        beside it and that come later, or where an optional rule says so.
         """
         problem, shape = self.problem, self.problem.pod_shape[pod]
         now = now and self.beside.may_start(pod, node)
         gpu = problem.shapes.shapes[shape].gpu
-        now = now and not (gpu.devices and self.unidentified.has_row(node))
+        now = now and all(rule.may_start(shape, pod, node) for rule in self.rules)
         parts = gpu.parts_on(problem.nodes[node].gpu_memory_mib) if gpu.devices else 0
-        if self.has_rows and node == problem.pod_node[pod]:
+        if self.by_device and node == problem.pod_node[pod]:
             wanted = wanted or problem.held_devices.get(pod, ())
         devices = choose_devices(self, node, shape, parts, wanted, now=now) if gpu.devices else ()
         cost = charge(problem.pods[pod], problem.nodes[node].gpu_memory_mib)
@@ -136,8 +133,9 @@ class State:
     def adds_up(self, shape: int) -> bool:
         """True where a node has room for one more pod of ``shape`` with each that leaves it, whatever else is asked."""
         gpu = self.problem.shapes.shapes[shape].gpu
-        is_whole = (gpu.is_whole and not self.problem.unidentified) or not gpu.devices
-        return is_whole and not gpu.row and (self.zones is None or not self.zones.is_aligned(shape))
+        is_whole = gpu.is_whole or not gpu.devices
+        is_whole = is_whole and all(rule.adds_up(shape) for rule in self.rules)
+        return is_whole and (self.zones is None or not self.zones.is_aligned(shape))
 
     def is_linked(self, shape: int) -> bool:
         """True for shapes of several whole GPUs, but not all, of some node whose links make a difference."""
@@ -190,7 +188,6 @@ class State:
         self._leave(victim, self.problem.charges[victim])
         self.gone.add(victim)
         self.is_gone[victim] = self.is_out[victim] = True
-        self.unidentified.ran(victim, +1)
         place = Place(node, tuple(sorted(held_devices)), WHOLE if held_devices else 0, False, self.problem.charges[pod])
         self.places[pod] = place
         self._join(pod, place.charge)
@@ -297,7 +294,6 @@ class State:
         if place.zones and self.zones is not None:
             self.zones.shift(node, place.zones, sign, now=place.now)
         self._share(pod, node, place.devices, -sign, now=place.now)
-        self.unidentified.placed(pod, place, sign)
         self.workload_spread.shift(pod, node, -sign)
         for rule in self.rules:
             rule.place(self.problem.pod_shape[pod], pod, node, 1, -sign, now=place.now)
@@ -330,7 +326,6 @@ class State:
             for device in held_devices:
                 self.device_future[node, device] += sign * parts
             self._share(pod, node, held_devices, -sign, now=False)
-        self.unidentified.ran(pod, sign)
         if self.zones is not None:
             self.zones.shift(node, self.zones.held(pod), sign, now=False)
         self._note(node, gpus=bool(held_devices))
@@ -476,10 +471,12 @@ class State:
         return all(self.affinity.agrees(self.problem.pods[pod], node) for pod, node in placed)
 
     def keeps_devices(self, pod: int, node: int) -> bool:
-        """False where a pod would stay on its node with others than its own, or unknown, devices, and rows matter."""
-        at_origin = self.has_rows and node == self.problem.pod_node[pod]
-        is_whole = self.problem.pods[pod].gpu.is_whole
-        return not at_origin or (self.fits_origin(pod) if is_whole else not self.unidentified.bar(pod))
+        """False where a pod would stay on its node with other devices than its own, and a rule minds which it has."""
+        if not self.by_device or node != self.problem.pod_node[pod]:
+            return True
+        if self.problem.pods[pod].gpu.is_whole:
+            return self.fits_origin(pod)
+        return all(rule.has_room_at_origin(pod) for rule in self.rules if rule.by_device)
 
     def fits_origin(self, pod: int) -> bool:
         """True where there is room for an evicted ``pod`` where it ran."""
@@ -489,9 +486,11 @@ class State:
         if held_devices:
             parts, free = problem.shapes.parts(shape)[node], self.device_future[node]
             has_slots = PODS in excused or self._has_slots(pod, node, held_devices)
-            if not has_slots or self.unidentified.bar(pod) or any(free[d] < parts for d in held_devices):
+            if not has_slots or any(free[d] < parts for d in held_devices):
                 return False
         if any(self.future[r, node] < amount and r not in excused for r, amount in self.asked[shape]):
+            return False
+        if not all(rule.has_room_at_origin(pod) for rule in self.rules):
             return False
         return self.zones is None or self.zones.has_room_at_origin(pod)
 

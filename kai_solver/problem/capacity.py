@@ -3,7 +3,6 @@
 import numpy as np
 from numpy.typing import NDArray
 
-from kai_solver.problem.gpurows import fitting_in_rows, known_where, needs_row
 from kai_solver.problem.problem import Problem
 from kai_solver.units import GPU, Vector
 from kai_solver.units.shares import WHOLE
@@ -13,8 +12,7 @@ IntArray = NDArray[np.int64]
 
 NODE_RULES = "node-rules"
 """What pods and nodes ask of each other beside resources, where a count is asked without it."""
-ROW = "row"
-"""That GPUs be in a row, where a count is asked without it."""
+NOTHING: frozenset[str] = frozenset()
 ENDLESS = 1 << 60
 """Room of a resource that a count is asked without."""
 MANY = 1 << 20
@@ -27,35 +25,33 @@ def fitting(
     device_free: IntArray,
     shape: int,
     admits: BoolArray | None = None,
-    *,
-    rows: bool = True,
+    dropped: frozenset[str] = NOTHING,
 ) -> IntArray:
     """(N,) how many pods of ``shape`` fit each node alone, given (R, N) and (N, D) what is free.
 
     Exact but for shapes that share several devices at once, or that need NUMA zones, where it is an upper bound.
-    ``admits``: nodes (N,) that take the shape at all; by default those that its mask names. ``rows``: GPUs that must be
-    in a row are.
+    ``admits``: nodes (N,) that take the shape at all; by default those that its mask names. ``dropped``: kinds of
+    optional rules that do not bind.
     """
     spec = problem.shapes.shapes[shape]
     count = fitting_beside_gpus(spec.request, free, problem.shapes.mask(shape) if admits is None else admits)
     if spec.gpu.is_whole:
         whole = device_free >= WHOLE
         np.minimum(count, whole.sum(axis=1) // spec.gpu.devices, out=count)
-        if rows:
-            limit_by_rows(problem, count, device_free, shape)
     elif spec.gpu.devices:
         parts = np.maximum(problem.shapes.parts(shape), 1)[:, None]
         slots = (np.maximum(device_free, 0) // parts).sum(axis=1)
         np.minimum(count, slots // spec.gpu.devices, out=count)
-    return np.maximum(count, 0)
+    return np.maximum(limited_by_rules(problem, count, device_free, shape, dropped), 0)
 
 
-def limit_by_rows(problem: Problem, count: IntArray, device_free: IntArray, shape: int) -> IntArray:
-    """``count`` (N,), lowered to the pods of ``shape`` that find a row each, where they must have one."""
-    gpu = problem.shapes.shapes[shape].gpu
-    if needs_row(gpu):
-        known = known_where(problem, device_free)
-        np.minimum(count, fitting_in_rows(problem, device_free >= WHOLE, gpu, slice(None), known), out=count)
+def limited_by_rules(
+    problem: Problem, count: IntArray, device_free: IntArray, shape: int, dropped: frozenset[str] = NOTHING
+) -> IntArray:
+    """``count`` (N,), lowered to the pods of ``shape`` that each node takes by the optional rules that bind."""
+    for facts in problem.rules:
+        if facts.kind not in dropped:
+            facts.limit(problem, shape, count, device_free)
     return count
 
 

@@ -23,7 +23,6 @@ from kai_solver.problem.node_table import NodeTable
 from kai_solver.problem.podtable import PodTable
 from kai_solver.problem.rules import RuleFacts, prepared
 from kai_solver.problem.shapes import ShapeTable
-from kai_solver.problem.unidentified import unidentified_of
 from kai_solver.problem.zones import ZoneTable
 from kai_solver.topology import DomainTree
 
@@ -75,8 +74,6 @@ class Problem:
     devices_known
         (N,) whether it is known which devices are held (``held_devices`` are what pods have, and not only as many), and
         all may be had.
-    unidentified
-        Pods with unidentified devices, on nodes where all may be had; none where no pod needs a row.
     fabric
         Links between GPUs; None where they make no difference on any node.
     ruled, related
@@ -122,7 +119,6 @@ class Problem:
     budgets: Budgets | None = None
     devices: IntArray = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
     devices_known: BoolArray = field(default_factory=lambda: np.zeros(0, dtype=np.bool_))
-    unidentified: frozenset[int] = frozenset()
     fabric: Fabric | None = None
     ruled: frozenset[int] = frozenset()
     related: frozenset[int] = frozenset()
@@ -207,7 +203,6 @@ def build_problem(snapshot: Snapshot, memo: Memo | None = None) -> Problem:
         budgets=budgets_of(snapshot, table.pods, len(table.pods) - len(snapshot.foreign)),
         devices=node_table.gpus,
         devices_known=devices_known,
-        unidentified=unidentified_of(table, node_table, devices_known),
         fabric=fabric_of(memo.graphs(snapshot, node_table), devices_known),
         ruled=table.ruled,
         related=table.related,

@@ -18,7 +18,7 @@ The rules that ship are named in `domain.RULES` and loaded by name, as those of 
 imports none of them. What belongs to rooms above is passed as `Any`; a rule, which is above them, names the type.
 """
 
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from importlib import import_module
 from importlib.metadata import entry_points
@@ -32,6 +32,7 @@ from kai_solver.errors import InternalError
 
 if TYPE_CHECKING:
     from kai_solver.problem.problem import Problem
+    from kai_solver.problem.shapes import Shape
 
 BoolArray = NDArray[np.bool_]
 IntArray = NDArray[np.int64]
@@ -48,11 +49,20 @@ class Refused(NamedTuple):
 class Ledger:
     """What one rule counts while a plan is made: of N nodes, by shape of pod. The defaults forbid nothing.
 
-    ``pod`` is one pod of the shape, for rules that ask about its gang; ``count`` pods like it are meant. ``kind``: that
-    of its facts.
+    ``pod`` is one pod of the shape, for rules that ask about its gang; ``count`` pods like it are meant.
+
+    Attributes
+    ----------
+    kind
+        That of its facts.
+    by_device
+        Whether it matters which devices of its node a pod has: one that stays on its node keeps its own.
     """
 
     kind: str = ""
+    by_device: bool = False
+
+    # -- nodes and counts --------------------------------------------------------------------------------------------
 
     def is_plain(self, shape: int, /) -> bool:
         """True where the ledger neither masks nor counts pods of ``shape``: they are then placed without asking it."""
@@ -61,6 +71,23 @@ class Ledger:
     def mask(self, shape: int, pod: int, /) -> BoolArray | None:
         """(N,) nodes that one more pod of ``shape`` may take; None: all."""
         return None
+
+    def adds_up(self, shape: int, /) -> bool:
+        """True where a node has room for one more pod of ``shape`` with each that leaves it."""
+        return True
+
+    def limits(self, shape: int, /) -> bool:
+        """Whether ``limit`` may lower counts of pods of ``shape``."""
+        return False
+
+    def limit(self, shape: int, nodes: IntArray, now: IntArray, later: IntArray, /) -> None:
+        """Lower the counts of pods of ``shape`` that fit ``nodes`` (K,): at once, and later, (K,) each."""
+
+    def avoided(self, shape: int, /) -> BoolArray | None:
+        """(N,) nodes that pods of ``shape`` take only where they fit no other that is as good; None: none."""
+        return None
+
+    # -- steps -------------------------------------------------------------------------------------------------------
 
     def place(self, shape: int, pod: int, node: int, count: int, sign: int, *, now: bool) -> None:
         """``count`` pods are to run on ``node`` (+1), or no longer (-1). ``now``: they start there at once."""
@@ -83,6 +110,14 @@ class Ledger:
         """What `RuleFacts.lacks` has to know of the plan so far; it is kept, so it must be a copy."""
         return None
 
+    def may_start(self, shape: int, pod: int, node: int, /) -> bool:
+        """False where ``pod`` has to wait on ``node`` although there is room for it now."""
+        return True
+
+    def has_room_at_origin(self, pod: int, /) -> bool:
+        """False where an evicted ``pod`` finds the node where it ran no longer as it left it."""
+        return True
+
     def may_return(self, pod: int, /) -> bool:
         """True where an evicted ``pod`` may stay where it ran, whatever was placed since; else ``holds`` is asked."""
         return False
@@ -91,6 +126,36 @@ class Ledger:
         """Whether the plan so far keeps the rule."""
         return True
 
+    # -- devices of a node -------------------------------------------------------------------------------------------
+
+    def chooses_devices(self, shape: int, /) -> bool:
+        """Whether no devices but those that ``devices`` names will do for pods of ``shape``."""
+        return False
+
+    def devices(self, shape: int, node: int, free: Sequence[int], /) -> tuple[int, ...] | None:
+        """Those of the devices ``free`` that a pod of ``shape`` takes on ``node``; None: any. Empty: none serve best.
+
+        Raises `InternalError` where the pod does not fit, though it was counted.
+        """
+        return None
+
+    def ordered(self, free: list[int], /) -> list[int]:
+        """Devices ``free`` of a node in the order in which pods take them that may have any."""
+        return free
+
+    def precedence(self, shape: int, /) -> int:
+        """Of pods that a solution places together, those with the least go first."""
+        return 0
+
+    # -- room of others ----------------------------------------------------------------------------------------------
+
+    def clearing(self, pool: Any, shape: int, prices: Sequence[float], /) -> "Clearing | None":
+        """How victims make room for a pod of ``shape`` on a node; None where resources alone say it.
+
+        ``pool``: `kai_solver.planstate.victims.VictimPool`; ``prices``: of its units.
+        """
+        return None
+
     def room(self, room: IntArray, shape: int, domain_of: IntArray, /) -> Iterator[IntArray]:
         """(N,) ``room`` for pods of ``shape`` on each node, lowered to what the rule lets them use of several nodes.
 
@@ -98,9 +163,33 @@ class Ledger:
         """
         return iter(())
 
+    # -- words -------------------------------------------------------------------------------------------------------
+
+    def closed(self, shape: int, pod: int, nodes: BoolArray, /) -> BoolArray | None:
+        """(N,) those of ``nodes``, which have the resources, that the rule keeps ``pod`` from; None: none."""
+        mask = self.mask(shape, pod)
+        return None if mask is None else nodes & ~mask
+
     def reasons(self, shape: int, pod: int, nodes: BoolArray, /) -> Mapping[str, int]:
-        """For ``nodes`` (N,), all of them outside of ``mask``: how many by reason, for people."""
+        """For ``nodes`` (N,), all of them ``closed``: how many by reason, for people."""
         return {}
+
+
+class Clearing:
+    """How units of victims make room on a node for one more pod of a shape, by one rule.
+
+    ``chooses_devices``: ``free`` is asked instead of counting devices, and not after it.
+    """
+
+    chooses_devices: bool = False
+
+    def free(self, node: int, chosen: dict[int, None], candidates: Sequence[int], /) -> bool:
+        """Add the cheapest of ``candidates`` (units with pods on ``node``) to ``chosen``; False where all do not do."""
+        return True
+
+    def suffices(self, node: int, units: Iterable[int], candidates: Sequence[int], /) -> bool:
+        """True where the rule has room for the pod once ``units`` of the ``candidates`` have left."""
+        return True
 
 
 class RuleBound:
@@ -133,18 +222,45 @@ class RuleFacts:
     ties
         Whether gangs that share no node, queue or gang may concern each other by this rule; then the model is not
         solved in parts.
+    limits_nodes
+        Whether its element is about what nodes have room for, as a resource's is: then it has a place.
     """
 
     name: str = ""
     kind: str = ""
     ties: bool = True
+    limits_nodes: bool = False
 
-    def ledger(self, problem: "Problem", /) -> Ledger | None:
-        """What it counts in a working state; None where rows and bounds alone keep it."""
+    def ledger(self, state: Any, /) -> Ledger | None:
+        """What it counts in a working state; None where rows and bounds alone keep it.
+
+        ``state``: `kai_solver.planstate.state.State`, which has its problem and what is free, and no rules yet.
+        """
         return None
+
+    def limit(self, problem: "Problem", shape: int, count: IntArray, device_free: IntArray, /) -> None:
+        """Lower the ``count`` (N,) of pods of ``shape`` that fit each node alone, given (N, D) free device parts."""
+
+    def exempt(self, problem: "Problem", /) -> frozenset[int]:
+        """Running pods that do not keep the rule where they are: they may stay, and no count of room has them."""
+        return frozenset()
+
+    # -- model -------------------------------------------------------------------------------------------------------
 
     def add_rows(self, variables: Any, /) -> None:
         """Add its rows to the joint model; ``variables``: `kai_solver.model.variables.Variables`."""
+
+    def by_device(self, variables: Any, /) -> BoolArray | None:
+        """(N,) nodes on which it matters which devices a running pod has that may stay; None: nowhere."""
+        return None
+
+    def decode(self, variables: Any, values: Any, decision: Any, /) -> None:
+        """Add to ``decision`` what the variables of its rows say of single pods.
+
+        ``values`` by variable; ``decision``: `kai_solver.model.decode.Decision`, with every place.
+        """
+
+    # -- bounds ------------------------------------------------------------------------------------------------------
 
     def bound(self, problem: "Problem", gone: IntArray, /) -> RuleBound | None:
         """What counts may use once the pods ``gone`` have left; None where that is everything."""
@@ -174,6 +290,24 @@ class RuleFacts:
     def element(self, words: Any, /) -> Blocker:
         """The rule as an element of a blocking set; ``words``: `kai_solver.bounds.blocking.ElementWords`."""
         return Blocker(self.kind, self.name, "", "")
+
+    # -- explanations ------------------------------------------------------------------------------------------------
+
+    def request_text(self, shape: "Shape", /) -> str:
+        """What a pod of ``shape`` asks of GPUs, in place of their number; empty: nothing beside it."""
+        return ""
+
+    def room(self, after: "Problem", shape: "Shape", node: int, most: int, /) -> int:
+        """Pods of ``shape`` that ``node`` has room for by the rule, counted up to ``most``, as ``after`` stands."""
+        return most
+
+    def lack(self, after: "Problem", shape: "Shape", node: int, /) -> tuple[str, str]:
+        """KAI's and Kubernetes' text where ``room`` is 0."""
+        return "", ""
+
+    def shortage(self, after: "Problem", shape: "Shape", node: int, /) -> str:
+        """How far ``node`` is from taking one pod, where ``room`` is 0: ``has ...``."""
+        return ""
 
 
 class Rule:
@@ -206,7 +340,7 @@ def installed_rules() -> tuple[Rule, ...]:
 
     Raises `InternalError` where what a package names is no rule.
     """
-    found: list[Rule] = [import_module(f"kai_solver.rules.{name}").RULE for name in RULES]
+    found: list[Rule] = [import_module(f"kai_solver.rules.{package}").RULE for package in RULES.values()]
     for point in sorted(entry_points(group=RULE_GROUP), key=lambda point: point.name):
         rule = point.load()
         if not isinstance(rule, Rule) or rule.name != point.name:

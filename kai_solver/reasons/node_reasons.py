@@ -17,8 +17,6 @@ from kai_solver.placement.node_caps import NodeCaps
 from kai_solver.planstate.state import State
 from kai_solver.problem import Problem, Shape
 from kai_solver.problem.charges import charge
-from kai_solver.problem.gpurows import fitting_in_rows, needs_row
-from kai_solver.problem.rowtexts import no_row_text
 from kai_solver.problem.zones import NOT_ALIGNED
 from kai_solver.units import CPU, GPU, MEMORY, MILLI, PODS, humanized
 from kai_solver.units.go_text import CORES, GB
@@ -154,27 +152,13 @@ def _by_rules(state: State, pod: int, shape: Shape, left: BoolArray) -> Counter[
         open_to_it = left & state.affinity.mask(problem.pods[pod])
         counts.update(state.affinity.reasons(problem.pods[pod], left & ~open_to_it))
         left = open_to_it
-    if needs_row(shape.gpu):
-        scattered = _scattered(state, shape, left)
-        counts.update(scattered.values())
-        left = left & ~np.isin(np.arange(len(left)), list(scattered))
     for rule in state.rules:
-        mask = rule.mask(problem.pod_shape[pod], pod)
-        if mask is not None:
-            counts.update(rule.reasons(problem.pod_shape[pod], pod, left & ~mask))
-            left = left & mask
+        closed = rule.closed(problem.pod_shape[pod], pod, left)
+        if closed is not None:
+            counts.update(rule.reasons(problem.pod_shape[pod], pod, closed))
+            left = left & ~closed
     counts[NOT_ALIGNED] += _unaligned(state, shape, left)
     return counts
-
-
-def _scattered(state: State, shape: Shape, left: BoolArray) -> dict[int, str]:
-    """The text for nodes that have enough free GPUs, but not in a row."""
-    whole = state.device_future == WHOLE
-    known = state.unidentified.known_later
-    rows = fitting_in_rows(state.problem, whole, shape.gpu, slice(None), known)
-    scattered = np.flatnonzero(left & (rows == 0)).tolist()
-    problem, gpu = state.problem, shape.gpu
-    return {n: no_row_text(problem, gpu, n, whole[n], is_known=bool(known[n])) for n in scattered}
 
 
 def _unaligned(state: State, shape: Shape, left: BoolArray) -> int:

@@ -16,7 +16,6 @@ from kai_solver.planstate.allocation_units import AllocationUnit
 from kai_solver.planstate.budgets import keeps_budgets
 from kai_solver.planstate.state import State
 from kai_solver.planstate.victims import VictimPool
-from kai_solver.problem.gpurows import needs_row
 from kai_solver.units import GPU
 from kai_solver.units.shares import WHOLE
 
@@ -99,8 +98,8 @@ def _place(
     coming = sorted(allocation_units, key=lambda c: -max(state.problem.charges[p][2] for p in c[0].pods))
     steps = [(pod, True) for mover in movers for piece in mover.pieces for pod in piece.pods]
     steps += [(pod, False) for allocation_unit, _ in coming for pod in allocation_unit.pods]
-    if state.has_rows:
-        steps.sort(key=lambda step: _task_order(state, step[0]))
+    for rule in reversed(state.rules):
+        steps.sort(key=lambda step: rule.precedence(state.problem.pod_shape[step[0]]))
     for pod, later in steps:
         _put(state, fits, pod, decision, later=later)
     if pool is not None:
@@ -108,12 +107,6 @@ def _place(
             pool.seat(mover.unit)
     for allocation_unit, _ in allocation_units:
         start_together(state, allocation_unit)
-
-
-def _task_order(state: State, pod: int) -> int:
-    """Pods that must have a row come before all others, the longest first."""
-    gpu = state.problem.pods[pod].gpu
-    return -gpu.devices if needs_row(gpu) else 0
 
 
 def _keep_spacing(state: State, joint: Joint) -> None:
@@ -137,7 +130,7 @@ def _on_free_devices(state: State, decision: Decision) -> Decision:
 
 
 def _named_by_node(decision: Decision) -> dict[int, set[int]]:
-    """Devices that the solution names for shares and rows."""
+    """Devices that the solution names for shares and by rules."""
     named: dict[int, set[int]] = {}
     for pod, devices in decision.devices.items():
         named.setdefault(decision.places[pod], set()).update(devices)
@@ -145,7 +138,7 @@ def _named_by_node(decision: Decision) -> dict[int, set[int]]:
 
 
 def _own_devices(state: State, pod: int, node: int, decision: Decision, *, now: bool) -> tuple[int, ...]:
-    """The devices that the solution left for the pod: those named for shares and rows, or whole ones that are free.
+    """The devices that the solution left for the pod: those named for shares and by rules, or whole ones that are free.
 
     Empty if too few of them are free, at once (``now``) or finally.
     """
@@ -175,11 +168,12 @@ def _keep_limits(state: State, joint: Joint) -> None:
 
 
 def _is_named(state: State, pod: int, node: int, decision: Decision) -> bool:
-    """False if the policy may choose the devices; if rows are given, a pod that stays on its node keeps its own."""
+    """False if the policy may choose the devices, or a pod that stays on its node keeps its own."""
     gpu = state.problem.pods[pod].gpu
-    if not decision.devices or not gpu.devices or (state.has_rows and node == state.problem.pod_node[pod]):
+    if not decision.devices or not gpu.devices or (state.by_device and node == state.problem.pod_node[pod]):
         return False
-    return pod in decision.devices or not needs_row(gpu)
+    shape = state.problem.pod_shape[pod]
+    return pod in decision.devices or not any(rule.chooses_devices(shape) for rule in state.rules)
 
 
 def _put(state: State, fits: FitTable, pod: int, decision: Decision, *, later: bool) -> None:

@@ -6,13 +6,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kai_solver.domain import TopologyConstraint
-from kai_solver.links import Asking, Board, masks_of
+from kai_solver.links import Asking, Board, masks_of, row_wish
 from kai_solver.planstate.opening import wholly_free
 from kai_solver.planstate.outcome import Outcome
 from kai_solver.planstate.state import State
 from kai_solver.problem import GangShape, Leaf, TreeNode
 from kai_solver.problem.fabric import Fabric
-from kai_solver.problem.gpurows import wish_of
 from kai_solver.search.seating import GpuAssignment, Host, Seating
 from kai_solver.units.shares import WHOLE
 
@@ -93,7 +92,7 @@ class _Lifted:
         problem, place = self.state.problem, self.state.places[pod]
         shape, gang = problem.pod_shape[pod], problem.pod_gang[pod]
         gpu = problem.shapes.shapes[shape].gpu
-        asking = Asking(place.now, gpu.devices, wish_of(gpu))
+        asking = Asking(place.now, gpu.devices, row_wish(gpu))
         is_fixed = not is_few or gpu.devices < 2 or not self._is_simple(pod)
         others = () if is_fixed else self._others(pod, asking)
         nodes = (place.node, *(node for node in others if node != place.node))

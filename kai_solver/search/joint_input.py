@@ -21,7 +21,6 @@ from kai_solver.planstate.victims import VictimPool, part_of_unit
 from kai_solver.planstate.workload_spread import gpu_milli
 from kai_solver.problem import Problem
 from kai_solver.problem.charges import Charge, charge, sum_of
-from kai_solver.problem.gpurows import out_of_row
 from kai_solver.units import GPU, PODS, QUEUE_RESOURCES, UNLIMITED
 
 IntArray = NDArray[np.int64]
@@ -37,7 +36,7 @@ class JointModelInput:
         self.problem: Problem = outcome.state.problem
         self._lifts: dict[frozenset[int], tuple[IntArray, IntArray]] = {}
         self.violated = self._violated()
-        self._out_of_row = out_of_row(self.problem)
+        self._exempt = frozenset(pod for rule in self.problem.rules for pod in rule.exempt(self.problem))
         self._fixed_movers: dict[tuple[int, bool, bool, bool], Mover] = {}
         self._pods: dict[frozenset[int], frozenset[int]] = {}
         self._welcome: dict[frozenset[int], dict[int, int]] = {}
@@ -319,7 +318,7 @@ class JointModelInput:
         """True where the pod runs on a node that would take it now, with the GPUs that it has."""
         origin = self.problem.pod_node[pod]
         return (
-            pod not in self._out_of_row
+            pod not in self._exempt
             and bool(self.problem.shapes.mask(self.problem.pod_shape[pod])[origin])
             and not self.violated[origin]
             and not self._is_mixed(origin)
@@ -343,12 +342,12 @@ class JointModelInput:
     def is_partial(self, units: frozenset[int]) -> bool:
         """True where some of ``units`` may do what is not modelled.
 
-        They run on nodes that hold more than they have, or have other GPUs than the row that they ask for.
+        They run on nodes that hold more than they have, or do not keep an optional rule where they are.
         """
         pool, origin = self.outcome.pool, self.problem.pod_node
-        if pool is None or not (self.violated.any() or self._out_of_row):
+        if pool is None or not (self.violated.any() or self._exempt):
             return False
-        return any(self.violated[origin[p]] or p in self._out_of_row for u in units for p in pool.units[u].pods)
+        return any(self.violated[origin[p]] or p in self._exempt for u in units for p in pool.units[u].pods)
 
     @cached_property
     def _mixed(self) -> BoolArray | None:

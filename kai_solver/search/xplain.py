@@ -84,7 +84,7 @@ class SolverEvidence:
         family_of = FAMILIES | {rule.kind: rule.name for rule in self.joint.problem.rules}
         left_out = {family_of[name] for name in dropped if name in family_of}
         families = [name for name in self.solver_client.model.families if name not in left_out]
-        form = formulate(replace(self.joint, dropped=dropped - family_of.keys()), families, ())
+        form = formulate(replace(self.joint, dropped=dropped - FAMILIES.keys()), families, ())
         if form.spec.size[0] > LARGEST:
             raise _GaveUpError
         answer = self.solver_client.solve(form.spec, self.solver_client.budget.left_s / 4)

@@ -11,7 +11,7 @@ from kai_solver.check import check_plan
 from kai_solver.domain import FAMILIES, Action, Gang, GpuRequest, Plan, PodStatus, Snapshot
 from kai_solver.model.build import formulate
 from kai_solver.model.decode import expand
-from kai_solver.model.families import gpurows
+from kai_solver.rules.gpu_rows import rows as gpurows
 from kai_solver.search.child import SolverChild
 from kai_solver.search.parameters import SolverParameters
 from kai_solver.units import ResourceSchema
@@ -57,7 +57,7 @@ def solved(child: SolverChild, snapshot: Snapshot, action: Action) -> Plan | Non
 
 def starts(snapshot: Snapshot, action: Action = Action.ALLOCATE) -> int:
     """Rows that the model chooses among."""
-    made = formulate(Case(snapshot, action).joint(), FAMILIES, ()).variables.row_starts
+    made = formulate(Case(snapshot, action).joint(), FAMILIES, ()).variables.of_rule.get("gpurows", {})
     return sum(len(rows) for kinds in made.values() for rows in kinds.values())
 
 
@@ -65,7 +65,7 @@ def test_nobody_asks_for_a_row_and_there_is_nothing_of_it() -> None:
     joint = Case(cluster([8], holds("r", 1, **LOW), wants(2, 2, rows=["", ""])), Action.PREEMPT).joint()
     form = formulate(joint, FAMILIES, ())
     assert form.spec.count("gpurows") == 0
-    assert not form.variables.has_rows
+    assert not form.variables.has_devices
     assert [origin[1] for group in form.variables.classes for origin in group.members] == [()]
 
 

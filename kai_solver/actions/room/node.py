@@ -6,11 +6,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kai_solver.actions.room.zones import zone_room
-from kai_solver.links import gpus_of, mask_of, row_masks, tightest_row
 from kai_solver.planstate.victims import Hold, VictimPool
-from kai_solver.problem.gpurows import wish_of
 from kai_solver.units import GPU, PODS
-from kai_solver.units.shares import WHOLE
 
 BoolArray = NDArray[np.bool_]
 Option = tuple[int, float, tuple[int, ...]]
@@ -20,7 +17,7 @@ Option = tuple[int, float, tuple[int, ...]]
 class NodeRoom:
     """For one shape, at one price list. ``is_exact``: the pod surely fits once they are gone.
 
-    Where zones or shared devices' own pod slots count, that is to be asked.
+    Where optional rules or shared devices' own pod slots count, that is to be asked.
     """
 
     def __init__(self, pool: VictimPool, shape: int, prices: Sequence[float]) -> None:
@@ -32,9 +29,11 @@ class NodeRoom:
         self._gpu = spec.gpu
         self._milli: list[int] = self.state.problem.shapes.parts(shape).tolist()
         self._zones = zone_room(pool, shape)
-        wish = wish_of(self._gpu)
-        self._row = wish.row if wish is not None and wish.is_required else ""
-        self.is_exact = self._zones is None and not self._gpu.is_shared and not self._row
+        asked = [rule.clearing(pool, shape, prices) for rule in self.state.rules]
+        clearings = [clearing for clearing in asked if clearing is not None]
+        self._by_devices = next((clearing for clearing in clearings if clearing.chooses_devices), None)
+        self._clearings = [clearing for clearing in clearings if clearing is not self._by_devices]
+        self.is_exact = self._zones is None and not self._gpu.is_shared and not clearings
 
     def find(self, node: int, eligible: BoolArray) -> list[int] | None:
         """Units on ``node`` to leave so that one more pod fits; None where even all of them do not suffice."""
@@ -42,6 +41,8 @@ class NodeRoom:
         sitters = {u: pool.hold(u, node) for u in pool.on(node) if eligible[u] and pool.may_leave(u)}
         chosen: dict[int, None] = {}
         if not self._free_devices(node, sitters, chosen) or not self._free_resources(node, sitters, chosen):
+            return None
+        if not all(clearing.free(node, chosen, list(sitters)) for clearing in self._clearings):
             return None
         if self._zones is not None and not self._zones.free(node, chosen, list(sitters)):
             return None
@@ -61,10 +62,8 @@ class NodeRoom:
         if not count:
             return True
         free: list[int] = self.state.device_future[node].tolist()[: self.state.problem.nodes[node].gpus]
-        if self._row:
-            in_row = self._free_row(node, free, sitters)
-            chosen.update(dict.fromkeys(in_row or ()))
-            return in_row is not None
+        if self._by_devices is not None:
+            return self._by_devices.free(node, chosen, list(sitters))
         need = count - sum(f >= milli for f in free)
         if need <= 0:
             return True
@@ -73,40 +72,6 @@ class NodeRoom:
             return False
         chosen.update(dict.fromkeys(found))
         return True
-
-    def _unidentified(self, node: int, sitters: Mapping[int, Hold]) -> tuple[int, ...] | None:
-        """Units with unidentified devices on ``node``, which must all leave for a row; None if one of them stays."""
-        staying = self.state.unidentified.staying(node)
-        if not staying:
-            return ()
-        unidentified, origin, gone = self.state.problem.unidentified, self.state.problem.pod_node, self.state.gone
-        counts = {u: sum(p in unidentified and origin[p] == node for p in self.pool.units[u].pods) for u in sitters}
-        found = tuple(u for u, pods in counts.items() if pods and self.pool.units[u].pods[0] not in gone)
-        return found if sum(counts[u] for u in found) == staying else None
-
-    def _free_row(self, node: int, free: list[int], sitters: Mapping[int, Hold]) -> tuple[int, ...] | None:
-        """The cheapest units that free a row of devices which is known to be free; None where no row can be freed."""
-        unidentified = self._unidentified(node, sitters)
-        if unidentified is None:
-            return None
-        free = list(free)
-        for unit in unidentified:
-            for device, held in sitters[unit].devices:
-                free[device] += held
-        sitters = {unit: hold for unit, hold in sitters.items() if unit not in unidentified}
-        sitting: dict[int, list[int]] = {}
-        freed = list(free)
-        for unit, hold in sitters.items():
-            for device, held in hold.devices:
-                freed[device] += held
-                sitting.setdefault(device, []).append(unit)
-        options: list[tuple[float, tuple[int, ...]]] = []
-        for mask in row_masks(len(free), self._gpu.devices, self._row):
-            busy = [device for device in gpus_of(mask) if free[device] < WHOLE]
-            if all(freed[device] >= WHOLE for device in busy):
-                units = tuple(dict.fromkeys((*unidentified, *(unit for device in busy for unit in sitting[device]))))
-                options.append((self.price(self.pool.closure(units)), units))
-        return min(options)[1] if options else None
 
     def _cover(self, need: int, free: list[int], milli: int, sitters: Mapping[int, Hold]) -> Iterable[int] | None:
         sitting: dict[int, list[tuple[int, int]]] = {}
@@ -197,16 +162,13 @@ class NodeRoom:
     def _devices_suffice(self, node: int, sitters: Mapping[int, Hold], chosen: Iterable[int]) -> bool:
         if not self._gpu.devices:
             return True
+        if self._by_devices is not None:
+            return self._by_devices.suffices(node, chosen, list(sitters))
         free: list[int] = self.state.device_future[node].tolist()[: self.state.problem.nodes[node].gpus]
         for unit in chosen:
             for device, held in sitters[unit].devices:
                 free[device] += held
         fitting = [device for device, milli in enumerate(free) if milli >= self._milli[node]]
-        if self._row:
-            unidentified = self._unidentified(node, sitters)
-            if unidentified is None or not set(unidentified) <= set(chosen):
-                return False
-            return bool(tightest_row(mask_of(fitting), self._gpu.devices, self._row))
         return len(fitting) >= self._gpu.devices
 
     # -- other resources -----------------------------------------------------------------------------------------
@@ -255,6 +217,8 @@ class NodeRoom:
         for unit in sorted(chosen, key=self._prices.__getitem__, reverse=True):
             rest = [u for u in chosen if u != unit]
             if not self._devices_suffice(node, sitters, rest) or self._lacks(node, sitters, rest):
+                continue
+            if not all(clearing.suffices(node, rest, list(sitters)) for clearing in self._clearings):
                 continue
             if self._zones is None or self._zones.suffice(node, rest):
                 del chosen[unit]

@@ -15,7 +15,6 @@ from kai_solver.model.families import (
     capacity,
     entitlement,
     gang,
-    gpurows,
     limit,
     moves,
     numa,
@@ -54,7 +53,6 @@ BUILT_IN: dict[str, Family] = {
     "placement": placement.add,
     "budgets": budgets.add,
     "tenants": tenants.add,
-    "gpurows": gpurows.add,
 }
 
 

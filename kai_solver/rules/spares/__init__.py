@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 from kai_solver.bounds.blocking import ElementWords
 from kai_solver.domain import Blocker, Snapshot
 from kai_solver.model.variables import Variables
+from kai_solver.planstate.state import State
 from kai_solver.problem import Problem
 from kai_solver.problem.rules import Rule, RuleFacts
 from kai_solver.rules.spares import rows, words
@@ -26,8 +27,8 @@ class SpareNodesFacts(RuleFacts):
     def __init__(self, spares: Spares) -> None:
         self.spares = spares
 
-    def ledger(self, problem: Problem, /) -> SpareLedger:
-        return SpareLedger(problem, self.spares)
+    def ledger(self, state: State, /) -> SpareLedger:
+        return SpareLedger(state.problem, self.spares)
 
     def add_rows(self, variables: Variables, /) -> None:
         rows.add(variables, self.spares)

@@ -1,4 +1,4 @@
-"""gpurows: pods that must have GPUs in a row have some that no other pod has.
+"""gpurows: a pod that must have GPUs in a row has some that no other pod has.
 
 Where any pod on node n may leave or stay, or rows of several kinds meet, ``row[w, n, i]`` says that a row of kind w (so
 many GPUs, contiguous or aligned) begins at GPU i. For every GPU d that a row may take::
@@ -9,13 +9,13 @@ many GPUs, contiguous or aligned) begins at GPU i. For every GPU d that a row ma
     open[n, d] + sum of the rows over d       <=  1                        shares, new ones and those that stay
     stay[c] + most open[n, d]                 <=  most                     for c that holds d whole
 
-If no pod's GPUs change, counts say as much without such variables: of one kind at most as many as there are rows
+Where no pod's GPUs change, counts say as much without such variables: of one kind at most as many as there are rows
 side by side; of contiguous rows in one stretch nothing beside its length; of aligned ones whose lengths divide each
 other, level by level, as many as there are free blocks.
 
-Pods with *unidentified devices* all leave a node where a row is given: ``rowed[n]`` stands for the 1 above, and
-``stay[c] + unidentified(c) rowed[n] <= most``. No pod changes GPUs in place: a move is to another node, so of each
-shape as many places are elsewhere as its pods move from here.
+Pods with *unidentified* GPUs all leave a node where a row is given: ``rowed[n]`` stands for the 1 above, and
+``stay[c] + unidentified(c) rowed[n] <= most``. No pod changes GPUs in place: it moves to another node, so of each shape
+as many places are elsewhere as its pods move from here.
 
 Nodes on which no row is asked for have none of this. Beyond `MOST_STARTS` the rest of the nodes is left out, which asks
 for less: what then cannot be is refused when a solution is put into effect.
@@ -24,21 +24,34 @@ for less: what then cannot be is refused when a solution is put into effect.
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import pairwise
+from typing import NamedTuple
 
-from kai_solver.links import gpus_of, largest_free_row, mask_of, masks_of, row_masks
+import numpy as np
+from numpy.typing import NDArray
+
+from kai_solver.links import gpus_of, largest_free_row, mask_of, masks_of, row_masks, row_wish
+from kai_solver.model.decode import Decision, Values
 from kai_solver.model.spec import Term, Var
-from kai_solver.model.variables import RowKind, Variables
-from kai_solver.problem.gpurows import rows_in
+from kai_solver.model.variables import Variables
+from kai_solver.rules.gpu_rows.problem import KIND, NAME, rows_in
 from kai_solver.units.shares import WHOLE
 
-FAMILY = "gpurows"
+BoolArray = NDArray[np.bool_]
+
 MOST_STARTS = 20_000
 """Variables of one model; 500 nodes of 8 GPUs have 3,500 for one kind of two in a row."""
 
 
+class RowKind(NamedTuple):
+    """GPUs that must be in a row: how many, and ``contiguous`` or ``aligned``."""
+
+    length: int
+    row: str
+
+
 @dataclass(slots=True)
 class _Sitter:
-    """A unit that may stay: ``devices`` for each of at most ``most``, ``unidentified`` of them with unknown GPUs."""
+    """Pods that may stay: ``devices`` for each of at most ``most``, ``unidentified`` of them with unidentified GPUs."""
 
     var: Var
     devices: tuple[int, ...]
@@ -49,16 +62,51 @@ class _Sitter:
 
 @dataclass(slots=True)
 class _Site:
-    """A node on which rows are asked for: places by kind, and units that may stay."""
+    """A node on which rows are asked for: places by kind, and pods that may stay."""
 
     node: int
     landing: dict[RowKind, list[Var]] = field(default_factory=dict)
     sitters: list[_Sitter] = field(default_factory=list)
 
 
-def add(v: Variables) -> None:
-    """Add the variables and rows."""
-    sites, left = _sites(v), MOST_STARTS
+def row_kind(v: Variables, shape: int) -> RowKind | None:
+    """The row that pods of ``shape`` cannot do without; None where any devices will do."""
+    gpu = v.joint.problem.shapes.shapes[shape].gpu
+    wish = row_wish(gpu)
+    if wish is None or not wish.is_required or KIND in v.joint.dropped:
+        return None
+    return RowKind(gpu.devices, wish.row)
+
+
+def nodes_of_rows(v: Variables) -> BoolArray:
+    """(N,) nodes with room for a row that any pod may ask for."""
+    shapes = {piece.shape for arrival in v.joint.arrivals for piece in arrival.pieces}
+    shapes |= {piece.shape for mover in v.joint.movers if mover.may_move for piece in mover.pieces}
+    nodes = np.zeros(len(v.joint.problem.nodes), dtype=np.bool_)
+    for shape in shapes:
+        if row_kind(v, shape) is not None:
+            nodes |= v.fitting(shape) > 0
+    return nodes
+
+
+def decode(v: Variables, values: Values, decision: Decision) -> None:
+    """Give the rows of each node to the pods that must have one: those of one kind are interchangeable."""
+    made: Mapping[int, dict[RowKind, dict[int, Var]]] = v.of_rule.get(NAME, {})
+    rows = {
+        (node, kind): [gpus_of(mask) for mask, var in starts.items() if values[var]]
+        for node, kinds in made.items()
+        for kind, starts in kinds.items()
+    }
+    for pod, node in decision.places.items() if rows else ():
+        kind = row_kind(v, v.joint.problem.pod_shape[pod])
+        if kind is not None and rows.get((node, kind)):
+            decision.devices[pod] = rows[node, kind].pop()
+
+
+def add(v: Variables, unidentified: frozenset[int]) -> None:
+    """Add the variables and rows; ``unidentified``: pods with such GPUs."""
+    v.of_rule[NAME] = {}
+    sites, left = _sites(v, unidentified), MOST_STARTS
     for site in sites.values():
         if site.sitters or v.slots.get(site.node) or not _count(v, site):
             left -= _start(v, site, left)
@@ -66,23 +114,23 @@ def add(v: Variables) -> None:
         _elsewhere(v, sites)
 
 
-def _sites(v: Variables) -> dict[int, _Site]:
+def _sites(v: Variables, unidentified: frozenset[int]) -> dict[int, _Site]:
     sites: dict[int, _Site] = {}
     counted = [*v.place.items(), *((scoped.piece.shape, scoped.place) for scoped in v.scoped)]
     for shape, places in counted:
-        kind = v.row_kind(shape)
+        kind = row_kind(v, shape)
         if kind is None:
             continue
         for node, var in places.items():
             sites.setdefault(node, _Site(node)).landing.setdefault(kind, []).append(var)
-    for node, sitter in _sitters(v) if sites else ():
+    for node, sitter in _sitters(v, unidentified) if sites else ():
         if node in sites:
             sites[node].sitters.append(sitter)
     return sites
 
 
-def _sitters(v: Variables) -> Iterator[tuple[int, _Sitter]]:
-    problem, unidentified = v.joint.problem, v.joint.problem.unidentified
+def _sitters(v: Variables, unidentified: frozenset[int]) -> Iterator[tuple[int, _Sitter]]:
+    problem = v.joint.problem
     for group in v.classes:
         is_whole = problem.shapes.shapes[group.shape].gpu.is_whole
         for origin, var in group.stay.items():
@@ -104,7 +152,7 @@ def _free(v: Variables, node: int) -> int:
     return mask_of(free.nonzero()[0].tolist())
 
 
-# -- where no pod's GPUs change ---------------------------------------------------------------------------------------
+# -- where no pod's GPUs change --------------------------------------------------------------------------------------
 
 
 def _count(v: Variables, site: _Site) -> bool:
@@ -123,7 +171,7 @@ def _count(v: Variables, site: _Site) -> bool:
         larger = [kind for kind in kinds if kind.length >= level.length]
         terms: list[Term] = [(kind.length // level.length, var) for kind in larger for var in site.landing[kind]]
         if len(terms) > 1:  # One alone has no more places than that.
-            v.spec.add_le(terms, int(rows_in(free, level.length, level.row)[0]), family=FAMILY)
+            v.spec.add_le(terms, int(rows_in(free, level.length, level.row)[0]), family=NAME)
     return True
 
 
@@ -143,11 +191,12 @@ def _start(v: Variables, site: _Site, most: int) -> int:
     if made > most:
         return 0
     over: dict[int, list[Term]] = {}
-    starts = v.row_starts[site.node] = {}
+    starts: dict[RowKind, dict[int, Var]] = {}
+    v.of_rule[NAME][site.node] = starts
     for kind, rows in masks.items():
         starts[kind] = {mask: v.spec.bool_var() for mask in rows}
         terms: list[Term] = [(1, var) for var in starts[kind].values()]
-        v.spec.add_eq([*terms, *((-1, var) for var in site.landing[kind])], 0, family=FAMILY)
+        v.spec.add_eq([*terms, *((-1, var) for var in site.landing[kind])], 0, family=NAME)
         for mask, var in starts[kind].items():
             for device in gpus_of(mask):
                 over.setdefault(device, []).append((1, var))
@@ -161,35 +210,35 @@ def _apart(v: Variables, site: _Site, over: Mapping[int, list[Term]]) -> None:
     opened = {slot.device: slot.open for slot in v.slots.get(site.node, ())}
     for device, rows in over.items():
         if rowed is not None:
-            v.spec.add_le([*rows, (-1, rowed)], 0, family=FAMILY)
+            v.spec.add_le([*rows, (-1, rowed)], 0, family=NAME)
         if device in opened:
-            v.spec.add_le([*rows, (1, opened[device])], 1, family=FAMILY)
+            v.spec.add_le([*rows, (1, opened[device])], 1, family=NAME)
         elif len(rows) > 1 and rowed is None:
-            v.spec.add_le(rows, 1, family=FAMILY)
+            v.spec.add_le(rows, 1, family=NAME)
         for sitter in site.sitters:
             if device in sitter.devices:
                 taken = [(sitter.most * coefficient, var) for coefficient, var in rows]
-                v.spec.add_le([(1, sitter.var), *taken], sitter.most, family=FAMILY)
+                v.spec.add_le([(1, sitter.var), *taken], sitter.most, family=NAME)
                 if sitter.is_whole and device in opened:
-                    v.spec.add_le([(1, sitter.var), (sitter.most, opened[device])], sitter.most, family=FAMILY)
+                    v.spec.add_le([(1, sitter.var), (sitter.most, opened[device])], sitter.most, family=NAME)
 
 
 def _rowed(v: Variables, site: _Site) -> Var | None:
-    """True where a row is given on a node with unidentified devices, whose pods all leave then; None without any."""
+    """True where a row is given on a node with unidentified GPUs, whose pods all leave then; None without any."""
     unidentified = [sitter for sitter in site.sitters if sitter.unidentified]
     if not unidentified:
         return None
     rowed = v.spec.bool_var()
     for sitter in unidentified:
-        v.spec.add_le([(1, sitter.var), (sitter.unidentified, rowed)], sitter.most, family=FAMILY)
+        v.spec.add_le([(1, sitter.var), (sitter.unidentified, rowed)], sitter.most, family=NAME)
     return rowed
 
 
-# -- no pod changes GPUs in place ------------------------------------------------------------------------------------
+# -- no pod changes GPUs in place -------------------------------------------------------------------------------------
 
 
 def _elsewhere(v: Variables, sites: Mapping[int, _Site]) -> None:
-    """``total[s] - place[s, n]  >=  those of shape s item leave n  -  all evicted of their classes``."""
+    """``total[s] - place[s, n]  >=  those of shape s that leave n  -  all evicted of their classes``."""
     problem = v.joint.problem
     for shape, places in v.place.items():
         groups = [group for group in v.classes if group.shape == shape and group.first.may_move]
@@ -197,7 +246,7 @@ def _elsewhere(v: Variables, sites: Mapping[int, _Site]) -> None:
         if not origins or not problem.shapes.shapes[shape].gpu.is_whole:
             continue
         total = v.spec.int_var(0, sum(int(v.fitting(shape)[node]) for node in places))
-        v.spec.add_eq([*((1, var) for var in places.values()), (-1, total)], 0, family=FAMILY)
+        v.spec.add_eq([*((1, var) for var in places.values()), (-1, total)], 0, family=NAME)
         for node in sorted(origins):
             terms: list[Term] = [(1, total), (-1, places[node])]
             at_origin = 0
@@ -207,4 +256,4 @@ def _elsewhere(v: Variables, sites: Mapping[int, _Site]) -> None:
                     at_origin += sum(len(group.members[origin]) for origin in here)
                     terms += [(1, group.stay[origin]) for origin in here]
                     terms += [(1, group.out_reclaim), (1, group.out_preempt)]
-            v.spec.add_ge(terms, at_origin, family=FAMILY)
+            v.spec.add_ge(terms, at_origin, family=NAME)
