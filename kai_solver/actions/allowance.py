@@ -1,6 +1,6 @@
 """What one reclaimer may still take from each queue, asked while victims are chosen.
 
-Source: docs/kai-behaviour.md#reclaim-chunks.
+Source: docs/kai-behaviour.md#reclaim-parts.
 
 `eligibility.reclaim_allowed` finally judges the whole set, pod by pod; this steers the choice towards what it allows.
 """

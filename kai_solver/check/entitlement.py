@@ -30,7 +30,7 @@ Shares = Mapping[str, Amount]
 
 
 @dataclass(frozen=True, slots=True)
-class VictimChunk:
+class VictimPart:
     """Pods of one victim that are tested together; ``is_core`` ones come after the surplus of their gang."""
 
     gang: Gang
@@ -46,7 +46,7 @@ class Claim:
     need: Amount
     held: Ledger
     groups: list[VictimGroup]
-    chunks: dict[str, list[VictimChunk]] = field(default_factory=dict)
+    parts: dict[str, list[VictimPart]] = field(default_factory=dict)
 
 
 class ReclaimReplay:
@@ -170,8 +170,8 @@ class ReclaimReplay:
         after = plus(claim.held.allocated[queue], claim.need)
         return not _is_above(after, self._tree.queues[queue].quota)
 
-    def _chunks(self, group: VictimGroup) -> list[VictimChunk]:
-        """Chunks of one victim as KAI splits them (``splitVictimTasks``).
+    def _parts(self, group: VictimGroup) -> list[VictimPart]:
+        """Parts of one victim as KAI splits them (``splitVictimTasks``).
 
         Of each podset the first ``min_member`` victims in the order of eviction are core, the rest surplus: positions
         in the list of victims, not what is left. Pods that find another place are not charged where policy says so.
@@ -182,7 +182,7 @@ class ReclaimReplay:
             charged.extend(group.moves)
         minimum = {podset.name: podset.min_member for podset in gang.root.podsets()}
         core: Amount = ZERO
-        chunks: list[VictimChunk] = []
+        parts: list[VictimPart] = []
         pods = [scene.pods[entry.pod] for entry in charged]
         for pod in sorted(pods, key=lambda pod: pod.order, reverse=True) if len(pods) > 1 else pods:
             amount = paid(pod, scene.nodes[pod.node])
@@ -190,37 +190,37 @@ class ReclaimReplay:
                 minimum[pod.podset] -= 1
                 core = plus(core, amount)
             else:
-                chunks.append(VictimChunk(gang, amount, is_core=False))
+                parts.append(VictimPart(gang, amount, is_core=False))
         if any(core):
-            chunks.append(VictimChunk(gang, core, is_core=True))
-        return chunks
+            parts.append(VictimPart(gang, core, is_core=True))
+        return parts
 
     def _takes_too_much(self, claim: Claim) -> str:
-        """Step 3: before each chunk is taken, its levelled queue holds more than it may keep.
+        """Step 3: before each part is taken, its levelled queue holds more than it may keep.
 
-        What is left shrinks with every chunk, so the test before the last one decides; any chunk may be the last but
+        What is left shrinks with every part, so the test before the last one decides; any part may be the last but
         a gang's surplus before its core.
         """
-        by_queue: dict[tuple[str, str], list[VictimChunk]] = defaultdict(list)
+        by_queue: dict[tuple[str, str], list[VictimPart]] = defaultdict(list)
         for group in claim.groups:
-            chunks = self._chunks(group)
-            claim.chunks[group.change.gang.key] = chunks
-            by_queue[self._levelled(claim.gang, group.change.gang)].extend(chunks)
-        for (mine, theirs), chunks in by_queue.items():
+            parts = self._parts(group)
+            claim.parts[group.change.gang.key] = parts
+            by_queue[self._levelled(claim.gang, group.change.gang)].extend(parts)
+        for (mine, theirs), parts in by_queue.items():
             held = claim.held.allocated[theirs]
-            if not self._may_take_all(claim, mine, theirs, held, chunks):
+            if not self._may_take_all(claim, mine, theirs, held, parts):
                 return f"queue {theirs} would fall below what it may keep before the last victims are taken"
         return ""
 
-    def _may_take_all(self, claim: Claim, mine: str, theirs: str, held: Amount, chunks: list[VictimChunk]) -> bool:
-        if len(chunks) < 2:
-            return not chunks or self._may_take(claim, mine, theirs, held)
+    def _may_take_all(self, claim: Claim, mine: str, theirs: str, held: Amount, parts: list[VictimPart]) -> bool:
+        if len(parts) < 2:
+            return not parts or self._may_take(claim, mine, theirs, held)
         taken = ZERO
-        for chunk in chunks:
-            taken = plus(taken, chunk.amount)
-        cored = {chunk.gang.key for chunk in chunks if chunk.is_core}
-        last = [chunk for chunk in chunks if chunk.is_core or chunk.gang.key not in cored]
-        rests = (minus(held, minus(taken, chunk.amount)) for chunk in last)
+        for part in parts:
+            taken = plus(taken, part.amount)
+        cored = {part.gang.key for part in parts if part.is_core}
+        last = [part for part in parts if part.is_core or part.gang.key not in cored]
+        rests = (minus(held, minus(taken, part.amount)) for part in last)
         return any(self._may_take(claim, mine, theirs, rest) for rest in rests)
 
     def _may_take(self, claim: Claim, mine: str, theirs: str, rest: Amount) -> bool:
@@ -234,10 +234,10 @@ class ReclaimReplay:
     def _after(self, claim: Claim, queue: str) -> Amount:
         """What ``queue`` holds when all of the claim's victims are charged."""
         held = claim.held.allocated[queue]
-        for chunks in claim.chunks.values():
-            for chunk in chunks:
-                if queue in self._tree.paths[chunk.gang.queue]:
-                    held = minus(held, chunk.amount)
+        for parts in claim.parts.values():
+            for part in parts:
+                if queue in self._tree.paths[part.gang.queue]:
+                    held = minus(held, part.amount)
         return held
 
     def _saturates(self, claim: Claim) -> str:
@@ -246,10 +246,10 @@ class ReclaimReplay:
         beyond = [q for q in self._rivals(claim.gang.queue) if self._beyond_share(claim, q)]
         if not beyond:
             return ""
-        amounts = [claim.need] + [chunk.amount for chunks in claim.chunks.values() for chunk in chunks]
+        amounts = [claim.need] + [part.amount for parts in claim.parts.values() for part in parts]
         involved = [r for r in RESOURCES if any(amount[r] for amount in amounts)]
         # A gang that is only moved pays nothing (KAI leaves its queue out, `getVictimResources`).
-        payers = [group.change.gang for group in claim.groups if claim.chunks[group.change.gang.key]]
+        payers = [group.change.gang for group in claim.groups if claim.parts[group.change.gang.key]]
         touched = {q for gang in payers for q in self._tree.paths[gang.queue]}
         for queue in beyond:
             for sibling in sorted(touched - {queue}):

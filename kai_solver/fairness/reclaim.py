@@ -9,7 +9,7 @@ are the first that differ on the ways down from the root to r and to the leaf qu
 2. Victim queues (#reclaim-victims). R is *guaranteed* if ``allocated[R] + request <= quota[R]`` in all resources.
    Guaranteed: V exceeds its quota of a requested resource, or is below its quota of none.
    Otherwise: V exceeds its allocatable share of some resource.
-3. Amount (#reclaim-chunks). Victims are taken in parts (KAI: parts). Before each part is subtracted, ``left[V] >
+3. Amount (#reclaim-parts). Victims are taken in parts. Before each part is subtracted, ``left[V] >
    kept[V]`` in some resource. What V keeps is its allocatable share, or its quota where that is lower and R is
    guaranteed. The size of the part does not matter, so the last one may leave V below what it keeps.
 4. Saturation (#reclaim-saturation). After all parts, no queue Q on the path of r that is above its fair share is more

@@ -6,7 +6,7 @@ holds above what it keeps, there is a resource rho in which, without the last pa
     sum_{u of V} charge[u, rho] out[u]  -  sum_u charge[u, rho] last[u]  <  surplus[V, rho]      (chosen rho)
 
 At most one part is the last. A part is a pod, or of one gang as many pods of each podset as its minimum, whether they
-are core or surplus (docs/kai-behaviour.md#reclaim-chunks)::
+are core or surplus (docs/kai-behaviour.md#reclaim-parts)::
 
     last[u] <= lastGang[g],   sum_g lastGang[g] <= 1,   sum_{u of g} pods[u, l] last[u] <= minimum[l]
 

@@ -1,6 +1,6 @@
 """What reclaim tests in one piece: surplus up to a gang's minimum is one allocation unit, beyond it pod by pod.
 
-Source: docs/kai-behaviour.md#reclaim-chunks.
+Source: docs/kai-behaviour.md#reclaim-parts.
 
 Each case is decided by the greedy, by the solver alone, and judged by the checker, which has the rule of its own.
 """
@@ -52,14 +52,14 @@ def test_surplus_up_to_the_minimum_is_tested_once(engine: Engine) -> None:
         assert not check_plan(snapshot, plan, actions=RECLAIM)
 
 
-@pytest.mark.parametrize(("need", "chunks"), [(4, [3]), (1, [1, 1, 1]), (2, [1, 2])])
-def test_chunks_of_three_surplus_victims(need: int, chunks: list[int]) -> None:
+@pytest.mark.parametrize(("need", "parts"), [(4, [3]), (1, [1, 1, 1]), (2, [1, 2])])
+def test_parts_of_three_surplus_victims(need: int, parts: list[int]) -> None:
     """KAI counts positions in the list of victims, not what is left of the gang."""
     problem = build_problem(contested(a_gang("elastic", queue="v", pods=8, need=need, on="n"), 3, mine=3))
     state = State(problem)
     pool: VictimPool = VictimPool.of_running(state)
     found = victim_parts(state, pool.units[:3])
-    assert [charge[2] // MILLI for charge in found] == chunks
+    assert [charge[2] // MILLI for charge in found] == parts
 
 
 def overdrawn(need: int) -> Snapshot:
