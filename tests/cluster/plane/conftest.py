@@ -18,7 +18,9 @@ from tests.cluster.plane.warm import Warm
 from tests.support.gotools import KUBERNETES, KWOK, ToolMissingError, go_module
 
 TEST_S = 300
-LONGEST = ("test_outages.py", "test_faults.py", "test_guards.py", "test_faults_solver.py", "test_faults_moves.py")
+LONGEST = frozenset({"outages", "faults", "faults_nodes", "faults_solver", "faults_moves", "guards"})
+"""Files, as ``test_<name>.py``, whose tests wait the longest."""
+
 Make = Callable[..., Cluster]
 
 collect_ignore = [] if "KAI_SOLVER_SOAK_MINUTES" in os.environ else ["test_soak.py"]
@@ -28,7 +30,7 @@ collect_ignore = [] if "KAI_SOLVER_SOAK_MINUTES" in os.environ else ["test_soak.
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """All of these are slow; those that take the longest begin, so that no process waits for another at the end."""
     here = Path(__file__).parent
-    items.sort(key=lambda item: item.path.parent != here or item.path.name not in LONGEST)
+    items.sort(key=lambda item: item.path.parent != here or item.path.stem.removeprefix("test_") not in LONGEST)
     for item in items:
         if here in item.path.parents:
             item.add_marker(pytest.mark.slow)
