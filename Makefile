@@ -63,8 +63,9 @@ test-rooms: tools
 	$(BIN)/python -m pytest -n 2 --ignore=$(PLANE) $(TEST_ARGS)
 
 test-cluster: $(STAMP) ## All tests on a real control plane, four at a time (about 5 minutes; Go builds it once)
-	-$(BIN)/python -m tests.support.gotools kubernetes kwok
-	$(BIN)/python -m pytest $(PLANE) -n 4 --dist loadgroup $(TEST_ARGS)
+	-$(BIN)/python -m tests.support.gotools kubernetes kwok helm
+	-$(BIN)/python -m tests.support.image
+	$(BIN)/python -m pytest $(PLANE) -n 4 --dist loadscope --no-loadscope-reorder $(TEST_ARGS)
 
 soak: $(STAMP) ## Ten minutes of random work and random faults on a real control plane (SOAK_MINUTES=10; needs Go once)
 	-$(BIN)/python -m tests.support.gotools kubernetes kwok

@@ -18,8 +18,8 @@ from tests.cluster.plane.warm import Warm
 from tests.support.gotools import KUBERNETES, KWOK, ToolMissingError, go_module
 
 TEST_S = 300
-LONGEST = frozenset({"outages", "faults", "faults_nodes", "faults_solver", "faults_moves", "guards"})
-"""Files, as ``test_<name>.py``, whose tests wait the longest."""
+LONGEST = ("guards", "outages", "faults", "faults_nodes", "faults_solver", "binding", "hostile", "faults_moves")
+"""Files, as ``test_<name>.py``, in the order in which they begin; a process runs a file as a whole."""
 
 Make = Callable[..., Cluster]
 
@@ -28,9 +28,9 @@ collect_ignore = [] if "KAI_SOLVER_SOAK_MINUTES" in os.environ else ["test_soak.
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """All of these are slow; those that take the longest begin, so that no process waits for another at the end."""
-    here = Path(__file__).parent
-    items.sort(key=lambda item: item.path.parent != here or item.path.stem.removeprefix("test_") not in LONGEST)
+    """All of these are slow; the longest files begin, so that no process waits for another at the end."""
+    here, ranks = Path(__file__).parent, {f"test_{name}": rank for rank, name in enumerate(LONGEST)}
+    items.sort(key=lambda item: ranks.get(item.path.stem, len(ranks)) if item.path.parent == here else len(ranks))
     for item in items:
         if here in item.path.parents:
             item.add_marker(pytest.mark.slow)

@@ -14,9 +14,6 @@ from tests.cluster.plane.kinds import LATE, QUEUE, THIRD_PARTY, Maker
 from tests.cluster.plane.plane import Plane, wait_for
 from tests.cluster.plane.workloads import ALONE, TOGETHER
 
-pytestmark = pytest.mark.xdist_group("kinds")
-"""Made at once, for all tests of this file: one process runs them."""
-
 LIMIT_S = 60.0
 
 
