@@ -64,6 +64,7 @@ from kai_solver.domain.plan import (
 )
 from kai_solver.domain.pods import NO_GPU, GpuRequest, Knowing, Pod, PodStatus, gpus_asked
 from kai_solver.domain.queues import DEFAULT_QUEUE_PRIORITY, Queue, QueueVector
+from kai_solver.domain.rules import loaded_rule, pairs_of, rule_names, setting_fault
 from kai_solver.domain.snapshot import Notice, Policy, Snapshot
 
 __all__ = [
@@ -153,10 +154,14 @@ __all__ = [
     "inherited",
     "is_moving",
     "is_of_gpus",
+    "loaded_rule",
     "names_gpus",
     "object_of",
     "paid_gpu_milli",
+    "pairs_of",
     "parts_of_gpus",
+    "rule_names",
+    "setting_fault",
     "stated_for",
     "still_needed",
     "with_moves",

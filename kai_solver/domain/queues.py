@@ -29,6 +29,8 @@ class Queue:
         Past usage per resource as a share of capacity (time-based fair share); zeros when unknown.
     placement
         For the workloads of this queue and of those below it that do not say otherwise.
+    rules
+        Settings of optional rules, by the rule's name.
     """
 
     name: str
@@ -42,6 +44,7 @@ class Queue:
     preempt_min_runtime_s: float | None = None
     usage: tuple[float, float, float] = (0.0, 0.0, 0.0)
     placement: Placement = NO_PLACEMENT
+    rules: tuple[tuple[str, str], ...] = ()
     display_name: str = ""
     uid: str = ""
 

@@ -28,6 +28,7 @@ from kai_solver.domain import (
     Topology,
     TopologyConstraint,
     TopologyLevel,
+    pairs_of,
 )
 from kai_solver.domain.gpus import GPU_REPLICAS, MIG_STRATEGY
 
@@ -131,7 +132,13 @@ class _Anonymizer:
             parent=self._hash("queue", queue.parent),
             display_name=self._hash("queue", queue.display_name),
             uid=self._hash("uid", queue.uid),
+            rules=tuple((rule, self._setting(text)) for rule, text in queue.rules),
         )
+
+    def _setting(self, text: str) -> str:
+        """A setting of an optional rule: numbers stay, other values may be keys of labels."""
+        pairs = ((key, value if not value or value.isdigit() else self._key(value)) for key, value in pairs_of(text))
+        return " ".join(f"{key}={value}" for key, value in pairs)
 
     def _topology(self, topology: Topology) -> Topology:
         levels = tuple(TopologyLevel(self._key(x.node_label), self._key(x.alias)) for x in topology.levels)

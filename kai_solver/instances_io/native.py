@@ -23,6 +23,7 @@ from kai_solver.domain import (
     TopologyConstraint,
     TopologyLevel,
     flat_gang,
+    setting_fault,
 )
 from kai_solver.domain.object_limits import MOST_LEVELS
 from kai_solver.errors import InputError
@@ -188,6 +189,11 @@ class _Reader:
 
     def _queue(self, doc: QueueDoc, index: int, usage: Mapping[str, Usage]) -> Queue:
         created = self._moment(doc.created)
+        for rule, text in doc.rules.items():
+            fault = setting_fault(rule, text)
+            if fault:
+                problem, _, cure = fault.partition(". ")
+                raise InputError(problem, field=f"queues[{index}].rules.{rule}", cure=cure)
         return Queue(
             name=doc.name,
             parent=doc.parent,
@@ -200,6 +206,7 @@ class _Reader:
             preempt_min_runtime_s=doc.preempt_min_runtime,
             usage=usage.get(doc.name) or _weights(doc.usage, 0.0),
             placement=_placement(doc.placement),
+            rules=tuple(sorted(doc.rules.items())),
             display_name=doc.display_name,
             uid=doc.uid,
         )

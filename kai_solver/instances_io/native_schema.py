@@ -120,6 +120,8 @@ class QueueDoc(Strict):
     preempt_min_runtime: Seconds | None = None
     placement: PlacementDoc = PlacementDoc()
     """Of the workloads of this queue and of those below it."""
+    rules: dict[str, str] = Field(default_factory=dict)
+    """Settings of optional rules, by the rule's name."""
     display_name: str = ""
     uid: str = ""
 

@@ -111,6 +111,7 @@ def _queue(queue: Queue) -> dict[str, Any]:
         reclaimMinRuntime=queue.reclaim_min_runtime_s,
         preemptMinRuntime=queue.preempt_min_runtime_s,
         placement=_placement(queue.placement) or None,
+        rules=dict(queue.rules) or None,
         displayName=queue.display_name or None,
         uid=queue.uid or None,
     )

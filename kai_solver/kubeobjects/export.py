@@ -27,6 +27,7 @@ from kai_solver.kubeobjects.objects import RawObjects
 from kai_solver.kubeobjects.placements import write_placement
 from kai_solver.kubeobjects.quantities import quantities
 from kai_solver.kubeobjects.raw import format_time
+from kai_solver.kubeobjects.rulesettings import write_rule_settings
 from kai_solver.kubeobjects.settings import KubeSettings
 from kai_solver.links import TOPOLOGY_ANNOTATION
 from kai_solver.units import GPU, MILLI, QUEUE_RESOURCES, UNLIMITED, ResourceSchema
@@ -137,6 +138,7 @@ def _queue(queue: Queue, settings: KubeSettings) -> Written:
         "creationTimestamp": format_time(queue.created_s),
         "labels": _pooled({}, settings),
         "annotations": write_placement(queue.placement)
+        | write_rule_settings(queue.rules)
         | ({names.OWN_USAGE: ",".join(map(repr, queue.usage))} if any(queue.usage) else {}),
     }
     return {"metadata": metadata, "spec": spec}

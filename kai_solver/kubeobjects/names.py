@@ -92,5 +92,7 @@ SIGNATURES = {OWN_SHARE: OWN_SIGNED_SHARE, OWN_WISHED: OWN_SIGNED_GPUS, NUMA_PRE
 OWN_ONE_TENANT_AT = "kai-solver/one-tenant-at"
 OWN_TENANT = "kai-solver/tenant"
 OWN_SPARE_NODES = "kai-solver/spare-nodes"
+RULE_SETTING = "kai-solver/rule-"
+"""What annotations of a Queue begin with that set an optional rule: the name of the rule follows."""
 
 PLACEMENT = (OWN_NODES, OWN_GPUS, OWN_MAX_GPUS_PER_NODE, OWN_MAX_PODS_PER_NODE, OWN_MIN_NODES)

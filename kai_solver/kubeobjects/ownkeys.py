@@ -46,15 +46,20 @@ def strays(annotations: Iterable[str], kind: str) -> tuple[str, ...]:
     """Keys of ours among ``annotations`` that say nothing on an object of this kind."""
     found = [key for key in annotations if str(key).startswith(PREFIX)]
     place = kind if kind in _KINDS else _OWNER
-    return tuple(key for key in found if place not in _PLACES.get(key, ())) if found else ()
+    return tuple(key for key in found if place not in _places(key)) if found else ()
+
+
+def _places(key: str) -> tuple[str, ...]:
+    # Which rules there are is asked where their settings are read.
+    return ("Queue",) if key.startswith(names.RULE_SETTING) else _PLACES.get(key, ())
 
 
 def stray_text(key: str, kind: str) -> str:
     """What is wrong with one of `strays`, and the cure."""
     if key == OWN_RANK:
         return f"{key} is a label of pods, and says nothing as an annotation"
-    if key in _PLACES:
-        place = _PLACES[key][0]
+    if _places(key):
+        place = _places(key)[0]
         where = "a Pod, or in the template of one" if place == "Pod" else f"a {place}"
         return f"{key} says nothing on a {kind}. Write it on {where}"
     close = nearest(key.removeprefix(PREFIX), [known.removeprefix(PREFIX) for known in HEEDED])

@@ -16,6 +16,7 @@ from kai_solver.kubeobjects.notices import Notices, read_each
 from kai_solver.kubeobjects.objects import Object
 from kai_solver.kubeobjects.placements import read_placement
 from kai_solver.kubeobjects.raw import Raw
+from kai_solver.kubeobjects.rulesettings import read_rule_settings
 from kai_solver.kubeobjects.settings import KubeSettings, in_pool
 from kai_solver.units import QUEUE_RESOURCES, UNLIMITED
 
@@ -110,6 +111,7 @@ def read_queue(raw: Raw, notices: Notices) -> Queue:
         preempt_min_runtime_s=raw.duration_s("spec.preemptMinRuntime"),
         usage=_usage(raw),
         placement=read_placement(raw.strings("metadata.annotations"), f"Queue {name}", notices),
+        rules=read_rule_settings(raw.strings("metadata.annotations"), f"Queue {name}", notices),
         display_name=raw.text("spec.displayName"),
         uid=raw.text("metadata.uid"),
     )

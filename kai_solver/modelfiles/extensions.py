@@ -2,7 +2,7 @@
 
 from importlib.metadata import entry_points
 
-from kai_solver.domain import FAMILIES, OPTIONAL_STAGES, RULE_GROUP, STAGES
+from kai_solver.domain import FAMILIES, OPTIONAL_STAGES, STAGES, rule_names
 
 FAMILY_GROUP = "kai_solver.constraint_families"
 STAGE_GROUP = "kai_solver.objective_stages"
@@ -10,7 +10,7 @@ STAGE_GROUP = "kai_solver.objective_stages"
 
 def usual_families() -> tuple[str, ...]:
     """Constraint families of a model that names none: those that ship, and those of installed rules."""
-    return _with_installed(FAMILIES, RULE_GROUP)
+    return tuple(dict.fromkeys((*FAMILIES, *rule_names())))
 
 
 def known_families() -> tuple[str, ...]:

@@ -20,14 +20,12 @@ imports none of them. What belongs to rooms above is passed as `Any`; a rule, wh
 
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from functools import cache
-from importlib import import_module
-from importlib.metadata import entry_points
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from kai_solver.domain import RULE_GROUP, RULES, Blocker, Reason, Snapshot
+from kai_solver.domain import RULE_GROUP, Blocker, Reason, Snapshot, loaded_rule, rule_names
 from kai_solver.errors import InternalError
 
 if TYPE_CHECKING:
@@ -325,6 +323,10 @@ class Rule:
     kind: str = ""
     cure: str = ""
 
+    def setting_fault(self, text: str, /) -> str:
+        """What is wrong with ``text`` as a queue's setting of this rule, with the cure; empty where nothing is."""
+        return f"rule {self.name} has no settings. Remove it"
+
     def prepare(self, problem: "Problem", /) -> RuleFacts | None:
         """The facts of this cycle; None where no object uses the rule. ``problem.rules`` is not filled yet."""
         return None
@@ -340,11 +342,11 @@ def installed_rules() -> tuple[Rule, ...]:
 
     Raises `InternalError` where what a package names is no rule.
     """
-    found: list[Rule] = [import_module(f"kai_solver.rules.{package}").RULE for package in RULES.values()]
-    for point in sorted(entry_points(group=RULE_GROUP), key=lambda point: point.name):
-        rule = point.load()
-        if not isinstance(rule, Rule) or rule.name != point.name:
-            raise InternalError(f"entry point {point.name} of {RULE_GROUP} is not a Rule of that name")
+    found: list[Rule] = []
+    for name in rule_names():
+        rule = loaded_rule(name)
+        if not isinstance(rule, Rule) or rule.name != name:
+            raise InternalError(f"entry point {name} of {RULE_GROUP} is not a Rule of that name")
         found.append(rule)
     return tuple(found)
 

@@ -1,0 +1,45 @@
+"""Optional rules by name: which are installed, and what a queue's setting for one of them says.
+
+What a setting means is the rule's business; here it is a text, by the name of its rule.
+"""
+
+from collections.abc import Iterator
+from functools import cache
+from importlib import import_module
+from importlib.metadata import entry_points
+from typing import Any
+
+from kai_solver.domain.model import RULE_GROUP, RULES
+from kai_solver.errors import nearest
+
+
+@cache
+def rule_names() -> tuple[str, ...]:
+    """Rules that ship, then those of other packages, by name."""
+    return (*RULES, *sorted(point.name for point in entry_points(group=RULE_GROUP)))
+
+
+@cache
+def loaded_rule(name: str) -> Any:
+    """The object ``RULE`` of a rule that ships, or that of the entry point; raises ``KeyError`` where there is none."""
+    if name in RULES:
+        return import_module(f"kai_solver.rules.{RULES[name]}").RULE
+    for point in entry_points(group=RULE_GROUP, name=name):
+        return point.load()
+    raise KeyError(name)
+
+
+def setting_fault(name: str, text: str) -> str:
+    """What is wrong with the setting ``text`` for rule ``name``, with the cure; empty where nothing is."""
+    if name not in rule_names():
+        close = nearest(name, rule_names())
+        return f"there is no rule {name!r}. {f'Did you mean {close!r}?' if close else 'Correct or remove it'}"
+    fault: str = loaded_rule(name).setting_fault(text)
+    return fault
+
+
+def pairs_of(text: str) -> Iterator[tuple[str, str]]:
+    """Key and value of each part of a setting like ``label=user gpus=8``; the value is empty where ``=`` is missing."""
+    for part in text.split():
+        key, _, value = part.partition("=")
+        yield key, value
