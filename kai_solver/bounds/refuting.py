@@ -15,7 +15,7 @@ from kai_solver.bounds.holding import Holding
 from kai_solver.bounds.residents import Residents
 from kai_solver.bounds.rights import PROTECTIONS, Rights, Table
 from kai_solver.domain import Action, Blocker
-from kai_solver.fairness import SHARE
+from kai_solver.fairness import SHARE, first_over
 from kai_solver.problem import Problem
 from kai_solver.problem.budgets import BUDGETS
 from kai_solver.units import GPU, QUEUE_RESOURCES, UNLIMITED, format_amount
@@ -260,7 +260,7 @@ def _saving(moment: Moment, queue: int, held: Sequence[int]) -> list[int]:
 def _over(
     kind: str, queue: int, caps: Sequence[int], held: Sequence[int], request: Sequence[int], asked: Sequence[int]
 ) -> Refuted | None:
-    for r in asked:
-        if caps[r] != UNLIMITED and held[r] + request[r] > caps[r]:
-            return Refuted(kind, None, queue, r, request[r], caps[r] - held[r])
+    r = first_over(caps, held, request, asked)
+    if r >= 0:
+        return Refuted(kind, None, queue, r, request[r], caps[r] - held[r])
     return None

@@ -14,6 +14,7 @@ from kai_solver.fairness.eligibility import (
 from kai_solver.fairness.limits import (
     capping_queue,
     exceeded,
+    first_over,
     over_limit,
     over_limit_message,
     over_quota,
@@ -58,6 +59,7 @@ __all__ = [
     "exceeded",
     "exceeds",
     "fair_share",
+    "first_over",
     "gang_order_key",
     "is_unprotected",
     "levelled",

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Sequence
 
 from kai_solver.domain import Blocker
-from kai_solver.fairness.order import Amounts, Table
+from kai_solver.fairness.order import NOTHING, Amounts, Table
 from kai_solver.fairness.tree import QueueTree, Triple
 from kai_solver.units import (
     CORES,
@@ -25,14 +25,22 @@ def over_limit(tree: QueueTree, allocated: Table, leaf: int, request: Amounts) -
 
     Only requested resources count: a queue already over its CPU limit may still take GPUs.
     """
-    found = _first_excess(tree, tree.limits, allocated, leaf, request)
-    return found and _blocker("queue-limit", tree, tree.limits, allocated, request, *found)
+    return _excess("queue-limit", tree, tree.limits, allocated, leaf, request)
 
 
 def over_quota(tree: QueueTree, allocated_non_preemptible: Table, leaf: int, request: Amounts) -> Blocker | None:
     """What keeps a non-preemptible ``request`` from ``leaf`` by a quota of it or an ancestor; None where all hold."""
-    found = _first_excess(tree, tree.quotas, allocated_non_preemptible, leaf, request)
-    return found and _blocker("queue-quota", tree, tree.quotas, allocated_non_preemptible, request, *found)
+    return _excess("queue-quota", tree, tree.quotas, allocated_non_preemptible, leaf, request)
+
+
+def _excess(
+    kind: str, tree: QueueTree, caps: Sequence[Triple], used: Table, leaf: int, request: Amounts
+) -> Blocker | None:
+    found = _first_excess(tree, caps, used, leaf, request)
+    if found is None:
+        return None
+    queue, resource = found
+    return cap_blocker(kind, tree.title(queue), resource, request, caps[queue], used[queue])
 
 
 def capping_queue(tree: QueueTree, caps: Sequence[Triple], used: Table, leaf: int, request: Amounts) -> int | None:
@@ -50,12 +58,18 @@ def exceeded(
 ) -> int | None:
     """The first queue from ``leaf`` up that holds more than its cap of one of ``resources``; None where none does."""
     asked = tuple(resources)
-    for queue in tree.path[leaf]:
-        for resource in asked:
-            cap, held = caps[queue][resource], used[queue][resource]
-            if cap != UNLIMITED and held > cap:
-                return queue
-    return None
+    return next((queue for queue in tree.path[leaf] if first_over(caps[queue], used[queue], NOTHING, asked) >= 0), None)
+
+
+def first_over(caps: Amounts, held: Amounts, request: Amounts, resources: Iterable[int]) -> int:
+    """The first of ``resources`` in which ``held`` and ``request`` together exceed ``caps``; -1 where none does.
+
+    A cap of -1 is unlimited and never exceeded.
+    """
+    for resource in resources:
+        if held[resource] + request[resource] > caps[resource] != UNLIMITED:
+            return resource
+    return -1
 
 
 def over_limit_message(tree: QueueTree, allocated: Table, leaf: int, request: Amounts) -> str:
@@ -106,26 +120,17 @@ def _first_excess(
     tree: QueueTree, caps: Sequence[Triple], used: Table, leaf: int, request: Amounts
 ) -> tuple[int, int] | None:
     """The lowest (queue, resource) whose cap the request would break, GPUs looked at first."""
+    asked = [resource for resource in (GPU, CPU, MEMORY) if request[resource] > 0]
     for queue in tree.path[leaf]:
-        cap, held = caps[queue], used[queue]
-        for resource in (GPU, CPU, MEMORY):
-            asked = request[resource]
-            if asked > 0 and cap[resource] != UNLIMITED and cap[resource] < held[resource] + asked:
-                return queue, resource
+        resource = first_over(caps[queue], used[queue], request, asked)
+        if resource >= 0:
+            return queue, resource
     return None
 
 
-def _blocker(
-    kind: str,
-    tree: QueueTree,
-    caps: Sequence[Triple],
-    used: Table,
-    request: Amounts,
-    queue: int,
-    resource: int,
-) -> Blocker:
-    name = QUEUE_RESOURCES[resource]
-    have = f"{format_amount(name, caps[queue][resource])}, of which {format_amount(name, used[queue][resource])} in use"
-    short = used[queue][resource] + request[resource] - caps[queue][resource]
-    need = format_amount(name, request[resource])
-    return Blocker(kind, tree.title(queue), need, have, resource=name, short=short)
+def cap_blocker(kind: str, name: str, resource: int, request: Amounts, caps: Amounts, held: Amounts) -> Blocker:
+    """What blocks where ``held`` and ``request`` together exceed ``caps`` of the queue ``name``."""
+    label = QUEUE_RESOURCES[resource]
+    have = f"{format_amount(label, caps[resource])}, of which {format_amount(label, held[resource])} in use"
+    short = held[resource] + request[resource] - caps[resource]
+    return Blocker(kind, name, format_amount(label, request[resource]), have, resource=label, short=short)

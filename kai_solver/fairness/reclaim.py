@@ -27,9 +27,12 @@ from math import inf
 from typing import NamedTuple
 
 from kai_solver.domain import Blocker
+from kai_solver.fairness.limits import cap_blocker, first_over
 from kai_solver.fairness.order import Amounts, Table
 from kai_solver.fairness.tree import QueueTree, Triple
-from kai_solver.units import QUEUE_RESOURCES, UNLIMITED, format_amount
+from kai_solver.units import QUEUE_RESOURCES, UNLIMITED
+
+QUEUE_INDICES = range(len(QUEUE_RESOURCES))
 
 Held = Table | Mapping[int, Amounts]
 """Amounts by queue: of all queues, or of those that are compared."""
@@ -78,21 +81,21 @@ class ReclaimRight:
         """
         tree, leaf, request, held = self.tree, self.leaf, self.request, self.allocated[self.leaf]
         share, limit = self.share[leaf], tree.limits[leaf]
-        resource = _first_over(share, held, request)
-        if resource is not None:
+        resource = first_over(share, held, request, QUEUE_INDICES)
+        if resource >= 0:
             is_capped = held[resource] + request[resource] > limit[resource] != UNLIMITED
             kind, bound = ("queue-limit", limit) if is_capped else ("fair-share", share)
-            return _blocker(kind, tree.title(leaf), resource, request, bound, held)
+            return cap_blocker(kind, tree.title(leaf), resource, request, bound, held)
         for queue in tree.path[leaf] if not preemptible else ():
             quota, held = tree.quotas[queue], allocated_np[queue]
-            resource = _first_over(quota, held, request)
-            if resource is not None:
-                return _blocker("queue-quota", tree.title(queue), resource, request, quota, held)
+            resource = first_over(quota, held, request, QUEUE_INDICES)
+            if resource >= 0:
+                return cap_blocker("queue-quota", tree.title(queue), resource, request, quota, held)
         return None
 
     def is_guaranteed(self, queue: int) -> bool:
         """Whether ``queue``, on the path of the leaf, stays within its quota in all resources with the request."""
-        return _first_over(self.tree.quotas[queue], self.allocated[queue], self.request) is None
+        return first_over(self.tree.quotas[queue], self.allocated[queue], self.request, QUEUE_INDICES) < 0
 
     def may_look_at(self, victim_leaf: int) -> bool:
         """Whether work of ``victim_leaf`` may be a victim (rule 2)."""
@@ -312,18 +315,3 @@ def _level(tree: QueueTree, queue: int) -> Sequence[int]:
     """``queue`` and its siblings."""
     path = tree.path[queue]
     return tree.children[path[1]] if len(path) > 1 else tree.roots
-
-
-def _first_over(bounds: Amounts, held: Amounts, request: Amounts) -> int | None:
-    """The first resource in which ``held`` and ``request`` together exceed ``bounds``."""
-    for resource in range(3):
-        if held[resource] + request[resource] > bounds[resource] != UNLIMITED:
-            return resource
-    return None
-
-
-def _blocker(kind: str, name: str, resource: int, request: Amounts, bounds: Amounts, held: Amounts) -> Blocker:
-    label = QUEUE_RESOURCES[resource]
-    have = f"{format_amount(label, bounds[resource])}, of which {format_amount(label, held[resource])} in use"
-    short = held[resource] + request[resource] - bounds[resource]
-    return Blocker(kind, name, format_amount(label, request[resource]), have, resource=label, short=short)
