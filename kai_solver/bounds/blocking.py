@@ -100,17 +100,17 @@ class Evidence:
         dropped = frozenset(names) - kept
         whole = ask(self.demand, dropped)
         to_place = self._to_place() if by_action else self.demand.needed
-        told = []
+        elements = []
         for name in filter(kept.__contains__, names):
             demand = self._blamed(paid, name, kept, dropped)
             found = whole if demand is self.demand else paid(demand, dropped)
             if found is None or self.allowance.left < 0:
                 return ()
-            told.append(ElementWords(self, demand, found, to_place, by_action=by_action).element(name))
-        return tuple(told)
+            elements.append(ElementWords(self, demand, found, to_place, by_action=by_action).element(name))
+        return tuple(elements)
 
     def _blamed(self, ask: Ask, name: str, kept: frozenset[str], dropped: frozenset[str]) -> Demand:
-        """The question whose answer tells what lacks of ``name``.
+        """The question whose answer says what lacks of ``name``.
 
         Where one domain must do, of several things that block together one may lack here and another there: each is
         named for a domain that would do if only it did not bind.
@@ -135,7 +135,7 @@ def _ever(blocker: Blocker) -> Blocker:
 
 
 def _elements(bounds: Bounds, demand: Demand, *, by_action: bool) -> Iterator[str]:
-    """Rules and resources that may matter; capacity first, so that it is told rather than a rule if both would do."""
+    """Rules and resources that may matter; capacity first, so that it is named rather than a rule if both would do."""
     shapes = bounds.problem.shapes.shapes
     asked = [
         name
@@ -230,8 +230,8 @@ class ElementWords:
     ) -> None:
         """``found`` answers ``demand``.
 
-        ``to_place``: pods by shape that need a place, of others too. ``by_rung``: what an action may do, else an empty
-        cluster.
+        ``to_place``: pods by shape that need a place, of others too. ``by_action``: what an action may do, else an
+        empty cluster.
         """
         self.by_action = by_action
         self.to_place = to_place

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from ortools.linear_solver import pywraplp  # type: ignore[import-untyped]
 
 _CLASSES = (1, 2, 4, 8)
-"""Nodes are told apart by whether they have at least so many wholly free GPUs."""
+"""Nodes are distinguished by whether they have at least so many wholly free GPUs."""
 _CPU_STEPS = (2_000, 4_000, 7_000, 10_000, 12_000, 16_000, 24_000)
 """And by free CPU per free GPU, thousandths."""
 _FIRST_ROUNDS, _ROUNDS = 400, 12

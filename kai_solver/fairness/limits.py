@@ -44,7 +44,7 @@ def _excess(
 
 
 def capping_queue(tree: QueueTree, caps: Sequence[Triple], used: Table, leaf: int, request: Amounts) -> int | None:
-    """The first queue from ``leaf`` up whose cap ``request`` would pass; None where none."""
+    """The first queue from ``leaf`` up whose cap ``request`` would exceed; None where none is exceeded."""
     found = _first_excess(tree, caps, used, leaf, request)
     return None if found is None else found[0]
 

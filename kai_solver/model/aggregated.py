@@ -75,13 +75,13 @@ class Group:
 class Master:
     """One question. ``allowances``: by surplus and resource, the most that evictions may charge; None: no right there.
 
-    ``crowd``: pods by shape that must have places anywhere, beside the groups.
+    ``anywhere``: pods by shape that must have places anywhere, beside the groups.
     """
 
     sites: Sites
     partitions: tuple[Partition, ...]
     groups: tuple[Group, ...]
-    crowd: Mapping[int, int]
+    anywhere: Mapping[int, int]
     allowances: tuple[tuple[int | None, int | None, int | None], ...] = ()
 
 
@@ -160,7 +160,7 @@ def _room(master: Master, group: Group) -> dict[int, int]:
 def _demand(form: MasterForm, master: Master) -> None:
     """All running pods have places."""
     asked: dict[int, list[Term]] = {}
-    fixed = dict(master.crowd)
+    fixed = dict(master.anywhere)
     for group, keep in zip(master.groups, form.keep, strict=True):
         for shape, pods in group.pods:
             if keep >= 0:

@@ -1,7 +1,7 @@
 """Admission ``max-gpus``: within a priority stratum, the gangs are admitted that together use the most GPUs.
 
 All that the greedy admitted and all that it refused become optional arrivals of one model; one stage a stratum, from
-the highest down, minimises the GPUs left unserved. Queues bound what may be taken, not whose turn it is.
+the highest down, minimises the GPUs left unserved. Queues bound what may be taken, not their order.
 """
 
 from collections.abc import Sequence

@@ -34,7 +34,7 @@ class _Load:
 
 
 class Aggregator:
-    """Folds the questions of one climb; what they have in common is kept."""
+    """Folds the questions of one run of the actions; what they have in common is kept."""
 
     def __init__(self, model_input: JointModelInput) -> None:
         self.model_input = model_input
@@ -46,27 +46,27 @@ class Aggregator:
 
     def master(self, question: Question, most_places: int) -> Master:
         """The relaxation of ``question``; ``most_places`` as of `sites.fold`."""
-        crowd: Counter[int] = Counter()
+        anywhere: Counter[int] = Counter()
         groups: Counter[_Key] = Counter()
         surplus = question.surplus
-        self._fold_units(question, surplus, crowd, groups)
-        self._fold_arrivals(question, crowd, groups)
+        self._fold_units(question, surplus, anywhere, groups)
+        self._fold_arrivals(question, anywhere, groups)
         levels = sorted({key.level for key in groups if key.level is not None})
-        shapes = sorted({*crowd, *(shape for key in groups for shape, _ in key.pods)})
+        shapes = sorted({*anywhere, *(shape for key in groups for shape, _ in key.pods)})
         sites = self._fold_nodes(question.units, shapes, levels, most_places)
         number = {level: index for index, level in enumerate(levels)}
         return Master(
             sites,
             tuple(self._partition(sites, level, number) for level in levels),
             tuple(key.group(copies, number) for key, copies in groups.items()),
-            crowd,
+            anywhere,
             tuple(allowance(question, s) for s in surplus),
         )
 
     # -- units -----------------------------------------------------------------------------------------------------
 
     def _fold_units(
-        self, question: Question, surplus: Sequence[QueueSurplus], crowd: Counter[int], groups: Counter["_Key"]
+        self, question: Question, surplus: Sequence[QueueSurplus], anywhere: Counter[int], groups: Counter["_Key"]
     ) -> None:
         pool = question.outcome.pool
         payer_of = {leaf: number for number, s in enumerate(surplus) for leaf in s.leaves}
@@ -81,7 +81,7 @@ class Aggregator:
                 continue  # It may be taken, and nothing counts what it costs.
             if payer < 0 and load.level is None:
                 for shape, count in load.pods:
-                    crowd[shape] += count
+                    anywhere[shape] += count
             elif payer >= 0:
                 groups[_Key(load.pods, load.level, None, 0, unit.charge, payer)] += 1
             else:
@@ -118,7 +118,7 @@ class Aggregator:
 
     # -- arrivals --------------------------------------------------------------------------------------------------
 
-    def _fold_arrivals(self, question: Question, crowd: Counter[int], groups: Counter["_Key"]) -> None:
+    def _fold_arrivals(self, question: Question, anywhere: Counter[int], groups: Counter["_Key"]) -> None:
         undone = question.undone
         for allocation_unit, action in (*question.admitted, (question.allocation_unit, question.action)):
             arrival = self._arrivals.get(allocation_unit.pods)
@@ -130,7 +130,7 @@ class Aggregator:
             for scope, pods in _by_scope(arrival).items():
                 level, domains = (None, None) if scope < 0 else self._recognise(arrival.scopes[scope].domain_of)
                 if level is None and must:
-                    crowd.update(dict(pods))
+                    anywhere.update(dict(pods))
                 else:
                     groups[_Key(pods, level, domains, int(must))] += 1
 

@@ -18,7 +18,7 @@ _MIB = 1 << 20
 
 
 class Channel:
-    """One running child. All waiting is in `pump`, which waits no longer than it is told.
+    """One running child. All waiting is in `pump`, which waits no longer than its argument says.
 
     Raises
     ------

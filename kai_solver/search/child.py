@@ -192,20 +192,20 @@ class SolverChild:
             "time_limit_s": limit_s,
         }
         channel.send(encode_frame("solve", fields, columns))
-        patience_s, seen_s, told = math.inf, self._clock(), False
+        patience_s, seen_s, stop_sent = math.inf, self._clock(), False
         while not answer.finished:
             now = self._clock()
             # No wait of ours counts for more than it asked for: a machine that stood still held up the child as well.
             patience_s, seen_s = patience_s - min(now - seen_s, _LONGEST_WAIT_S), now
             if patience_s <= 0:
                 raise SolverError("the solver process did not answer by the deadline and was killed")
-            if not told and (now >= deadline_s or should_stop()):
+            if not stop_sent and (now >= deadline_s or should_stop()):
                 if now < deadline_s and parameters.engine == "scip":
                     self._drop()  # it does not hear that it should stop: ended without a word, and that is no fault
                     return
                 channel.send(encode_frame("stop", {"id": answer.question}))
                 until_s = max(deadline_s - now, 0.0) + self._grace_s
-                patience_s, told = min(until_s, max(self._grace_s, _STOP_PATIENCE_S)), True
+                patience_s, stop_sent = min(until_s, max(self._grace_s, _STOP_PATIENCE_S)), True
             self._watch_memory(channel)
             for frame in channel.pump(min(_TICK_S, patience_s)):
                 answer.take(frame)

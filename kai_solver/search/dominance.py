@@ -132,7 +132,7 @@ def _is_within(mine: QueueSurplus, theirs: QueueSurplus | None) -> bool:
 
 @dataclass(slots=True)
 class Refusals:
-    """What the solver refused in one climb."""
+    """What the solver refused in one run of the actions."""
 
     outcome: Outcome | None = None
     _refused: list[_Asked] = field(default_factory=list)

@@ -56,17 +56,17 @@ def exchanged(
     The last of these is the safest: at every admission the queue has lost no more than before, if it loses no more in
     all.
     """
-    books = [_Book(admission, number) for number, admission in enumerate(outcome.admissions)]
-    for book in books:
-        book.keep(outcome, pool, decision, inside)
-    taken = {unit for book in books for unit in book.units}
+    assigned = [_Assigned(admission, number) for number, admission in enumerate(outcome.admissions)]
+    for one in assigned:
+        one.keep(outcome, pool, decision, inside)
+    taken = {unit for one in assigned for unit in one.units}
     for unit, action in sorted(_leaving(decision), key=lambda entry: -pool.units[entry[0]].charge[GPU]):
         queue = outcome.state.problem.gangs[pool.units[unit].gang].queue
         cost = pool.units[unit].charge[GPU] if action is not None else 0
-        able = [b for b in books if unit in takers[b.number] and b.may_take(pool.units[unit].gang, action)]
+        able = [b for b in assigned if unit in takers[b.number] and b.may_take(pool.units[unit].gang, action)]
         if unit not in taken and able:
-            max(able, key=lambda book: book.rank(queue, cost)).take(unit, queue, cost)
-    return [replace(book.admission, units=tuple(book.units)) for book in books]
+            max(able, key=lambda one: one.rank(queue, cost)).take(unit, queue, cost)
+    return [replace(one.admission, units=tuple(one.units)) for one in assigned]
 
 
 def _leaving(decision: Decision) -> Iterator[tuple[int, Action | None]]:
@@ -76,7 +76,7 @@ def _leaving(decision: Decision) -> Iterator[tuple[int, Action | None]]:
     yield from ((unit, None) for unit in decision.moved)
 
 
-class _Book:
+class _Assigned:
     """One admission: its units, and what it gave back by leaf queue (thousandths of GPUs)."""
 
     def __init__(self, admission: Admission, number: int) -> None:
@@ -98,7 +98,7 @@ class _Book:
                 self._back[queue] = self._back.get(queue, 0) + pool.units[unit].charge[GPU]
 
     def may_take(self, gang: int, action: Action | None) -> bool:
-        """May a unit of ``gang`` leave for it by ``rung``, or move (None)?"""
+        """May a unit of ``gang`` leave for it by ``action``, or move (None)?"""
         own = self.admission.action
         return own is not Action.ALLOCATE and action in (None, own) and gang != self.admission.allocation_unit.gang
 

@@ -19,7 +19,7 @@ BoolArray = NDArray[np.bool_]
 IntArray = NDArray[np.int64]
 
 MOST_RIDERS = 400
-"""Pods of the plan with whole GPUs up to which seats are exchanged; a plan of more is told as it is."""
+"""Pods of the plan with whole GPUs up to which seats are exchanged; a plan of more stays as it is."""
 HOSTS = 12
 """Nodes tried for one pod beside its own: those where it alone would lose the least, of equal ones the fullest."""
 
@@ -76,10 +76,10 @@ class _Lifted:
     def seating(self) -> Seating:
         """GpuAssignments in the turns in which they get names, and the hosts of all of them."""
         is_few = len(self.pods) <= MOST_RIDERS
-        riders = sorted((self._rider(pod, is_few) for pod in self.pods), key=lambda rider: rider.asking.naming_order)
-        hosts = {node: self._host(node) for rider in riders for node in rider.nodes}
-        opened = {rider.nodes[0] for rider in riders if hosts[rider.nodes[0]].is_idle}
-        return Seating(self.fabric, riders, hosts, self.is_whole, len(opened))
+        assignments = sorted((self._assignment(pod, is_few) for pod in self.pods), key=lambda a: a.asking.naming_order)
+        hosts = {node: self._host(node) for assignment in assignments for node in assignment.nodes}
+        opened = {assignment.nodes[0] for assignment in assignments if hosts[assignment.nodes[0]].is_idle}
+        return Seating(self.fabric, assignments, hosts, self.is_whole, len(opened))
 
     def _host(self, node: int) -> Host:
         every = (1 << int(self.state.problem.devices[node])) - 1
@@ -88,7 +88,7 @@ class _Lifted:
         kind, is_idle = int(self.fabric.kinds[node]), bool(self.is_idle[node])
         return Host(kind, board, self.idle[:, node].tolist(), self.future[:, node].tolist(), is_idle)
 
-    def _rider(self, pod: int, is_few: bool) -> GpuAssignment:
+    def _assignment(self, pod: int, is_few: bool) -> GpuAssignment:
         problem, place = self.state.problem, self.state.places[pod]
         shape, gang = problem.pod_shape[pod], problem.pod_gang[pod]
         gpu = problem.shapes.shapes[shape].gpu

@@ -1,4 +1,4 @@
-"""From the state of a climb to the input of the model: what is flexible is lifted out, the rest is taken off."""
+"""From the state of the actions to the input of the model: what is flexible is lifted out, the rest is taken off."""
 
 from collections import Counter
 from collections.abc import Iterable, Sequence

@@ -53,7 +53,7 @@ def link_stage(
 def _exchange_seats(outcome: Outcome, seating: Seating, is_over: Callable[[], bool]) -> bool:
     """Take better seats where there are some; True where no seats at all are better than those taken."""
     state = outcome.state
-    if seating.best_cost <= seating.bound or len(seating.riders) > MOST_RIDERS:
+    if seating.best_cost <= seating.bound or len(seating.assignments) > MOST_RIDERS:
         return False
     before, cost = seating.best, seating.best_cost
     is_all = seating.search(is_over) and seating.is_whole
@@ -65,27 +65,31 @@ def _exchange_seats(outcome: Outcome, seating: Seating, is_over: Callable[[], bo
 
 def _knows_all(state: State, seating: Seating) -> bool:
     """Whether every pod with GPUs of the plan was tried elsewhere, so that no other could make way."""
-    riders = {rider.pod for rider in seating.riders if rider.counts and not rider.is_fixed}
-    return all(pod in riders for pod, place in state.places.items() if place.devices)
+    assignments = {
+        assignment.pod for assignment in seating.assignments if assignment.counts and not assignment.is_fixed
+    }
+    return all(pod in assignments for pod, place in state.places.items() if place.devices)
 
 
 def _sit_down(outcome: Outcome, seating: Seating, before: Sequence[int]) -> bool:
-    """Put the riders on their better seats; False, and nothing changed, where a rule forbids one."""
+    """Put the assignments on their better seats; False, and nothing changed, where a rule forbids one."""
     state = outcome.state
     mark, fits = state.mark(), FitTable(state)
     changed = [
-        (rider, node) for rider, node, was in zip(seating.riders, seating.best, before, strict=True) if node != was
+        (assignment, node)
+        for assignment, node, was in zip(seating.assignments, seating.best, before, strict=True)
+        if node != was
     ]
-    for rider, _ in changed:
-        state.lift(rider.pod)
-    for rider, node in changed:
-        now, later = fits.counts(state.problem.pod_shape[rider.pod])
-        allowed = state.admitting(rider.pod, None)
-        if (now if rider.asking.at_once else later)[node] <= 0 or not (allowed is None or allowed[node]):
+    for assignment, _ in changed:
+        state.lift(assignment.pod)
+    for assignment, node in changed:
+        now, later = fits.counts(state.problem.pod_shape[assignment.pod])
+        allowed = state.admitting(assignment.pod, None)
+        if (now if assignment.asking.at_once else later)[node] <= 0 or not (allowed is None or allowed[node]):
             state.rollback(mark)
             return False
-        place = state.put(rider.pod, node, now=rider.asking.at_once)
-        if place.now is not rider.asking.at_once:
+        place = state.put(assignment.pod, node, now=assignment.asking.at_once)
+        if place.now is not assignment.asking.at_once:
             state.rollback(mark)
             return False
     _settle(outcome)

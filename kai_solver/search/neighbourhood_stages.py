@@ -153,7 +153,7 @@ class LocalStages:
         return replace(surplus, amounts=(left[0], left[1], left[2]))
 
     def _keep_by_queue(self, form: Formulation, hood: Neighbourhood) -> None:
-        """No queue loses more by reclaim on ``hood`` than now: then what was allowed in turn mostly still is."""
+        """No queue loses more by reclaim on ``hood`` than now; reclaims that were allowed mostly still are."""
         outs: dict[int, list[tuple[Charge, Var]]] = {}
         for group in form.variables.classes:
             outs.setdefault(group.first.queue, []).append((group.first.charge, group.out_reclaim))

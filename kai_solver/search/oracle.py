@@ -80,7 +80,7 @@ class SolverActions:
         self._fruitless: Counter[tuple[Action, int]] = Counter()
 
     def refute(self, outcome: Outcome, allocation_unit: AllocationUnit, action: Action) -> Answer | None:
-        """A bound's proof that ``rung`` can do nothing for ``allocation_unit``, before any victim is looked at."""
+        """A bound's proof that ``action`` can do nothing for ``allocation_unit``, before any victim is looked at."""
         return self._refuter_of(outcome).refute(allocation_unit, action)
 
     def _refuter_of(self, outcome: Outcome) -> Refuter:

@@ -207,7 +207,7 @@ class Question:
         return self._evictable() | self._evicted_by().get(Action.RECLAIM, frozenset())
 
     def _evictable(self, *, lasting: bool = False) -> frozenset[int]:
-        """Without those whose eviction no reclaim (or none that lasts) may contain."""
+        """Units that some reclaim (``lasting``: some that lasts) may evict."""
         units, pool = self.eligible - self.served, self.outcome.pool
         if pool is None:
             return units

@@ -80,7 +80,7 @@ class _Part:
         results = zip(self.stages, self.result.stages, strict=True)
         return all(s.value_of(values) <= reached.bound for s, reached in results if s.name.startswith(DISRUPTING))
 
-    def told(self, *, certain: bool) -> tuple[Stage, ...]:
+    def reported(self, *, certain: bool) -> tuple[Stage, ...]:
         """What is known of each stage at the plan that is in effect."""
         is_kept = self.chosen is None
         held = self.leaving.held if is_kept else None
@@ -118,9 +118,9 @@ class StageOptimizer:
         notes = (*notes, fault) if fault and not improved else notes
         known = [part.leaving.leaving for part in parts if part.leaving.leaving is not None]
         leaving = frozenset().union(*known) if known else None
-        told = _added(parts, [part.told(certain=certain) for part in parts])
+        reported = _added(parts, [part.reported(certain=certain) for part in parts])
         is_least = not model_input.is_partial(rights.movable) and all(part.is_least for part in parts)
-        return Refined(() if model_input.is_partial(rights.movable) else told, improved, notes, leaving, is_least)
+        return Refined(() if model_input.is_partial(rights.movable) else reported, improved, notes, leaving, is_least)
 
     def _is_of_ours(self) -> bool:
         """Whether all rules and stages are known here: one of the user's may tie together what shares nothing else."""
@@ -238,20 +238,20 @@ def _together(parts: Sequence[_Part]) -> Decision | None:
     return every
 
 
-def _added(parts: Sequence[_Part], told: Sequence[tuple[Stage, ...]]) -> tuple[Stage, ...]:
+def _added(parts: Sequence[_Part], reported: Sequence[tuple[Stage, ...]]) -> tuple[Stage, ...]:
     """Stages of all parts by name: values and bounds add up, where each part that has the stage knows them.
 
     A later stage's bound holds for what the parts reached before, each for itself; until all of that is optimal the
-    whole might trade it between parts, and later bounds are not told.
+    whole might trade it between parts, and later bounds are not reported.
     """
     missing = {
         stage.name
-        for part, stages in zip(parts, told, strict=True)
+        for part, stages in zip(parts, reported, strict=True)
         for stage in part.stages
         if stage.name not in {known.name for known in stages}
     }
     found: dict[str, Stage] = {}
-    for stage in (stage for stages in told for stage in stages if stage.name not in missing):
+    for stage in (stage for stages in reported for stage in stages if stage.name not in missing):
         other = found.get(stage.name, Stage(stage.name, 0.0, 0.0, True))
         value, bound = stage.value + other.value, stage.bound + other.bound
         found[stage.name] = Stage(stage.name, value, bound, stage.optimal and other.optimal)

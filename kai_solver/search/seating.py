@@ -53,25 +53,27 @@ class Host:
     idle: list[int]
     future: list[int]
     is_idle: bool
-    riders: int = 0
+    assignments: int = 0
 
-    def has_room(self, rider: GpuAssignment) -> bool:
+    def has_room(self, assignment: GpuAssignment) -> bool:
         """Whether it fits beside the pods that are there."""
-        frees = (self.idle, self.future) if rider.asking.at_once else (self.future,)
-        return all(amount <= has for free in frees for amount, has in zip(rider.request, free, strict=True) if amount)
+        frees = (self.idle, self.future) if assignment.asking.at_once else (self.future,)
+        return all(
+            amount <= has for free in frees for amount, has in zip(assignment.request, free, strict=True) if amount
+        )
 
-    def shift(self, rider: GpuAssignment, sign: int) -> None:
+    def shift(self, assignment: GpuAssignment, sign: int) -> None:
         """Take (-1) or give back (+1) what it asks for."""
-        self.riders -= sign
-        for resource, amount in enumerate(rider.request):
+        self.assignments -= sign
+        for resource, amount in enumerate(assignment.request):
             self.future[resource] += sign * amount
-            self.idle[resource] += sign * amount if rider.asking.at_once else 0
+            self.idle[resource] += sign * amount if assignment.asking.at_once else 0
 
     @property
     def likeness(self) -> tuple[object, ...]:
         """Equal for nodes that nothing tells apart."""
         board = self.board
-        return (self.kind, board.now, board.later, tuple(self.idle), tuple(self.future), self.is_idle, self.riders)
+        return (self.kind, board.now, board.later, tuple(self.idle), tuple(self.future), self.is_idle, self.assignments)
 
 
 @dataclass(slots=True)
@@ -80,14 +82,14 @@ class Seating:
 
     Attributes
     ----------
-    riders
+    assignments
         In the turns in which GPUs get names on a node.
     is_whole
-        Whether every rider may sit wherever its pod could be.
+        Whether every assignment may sit wherever its pod could be.
     most_opened
-        Idle nodes that may get a rider.
+        Idle nodes that may get an assignment.
     gpus
-        Of each gang's riders for which links matter.
+        Of each gang's assignments for which links matter.
     least
         What the slowest pod of each gang loses at least.
     best, best_cost
@@ -95,7 +97,7 @@ class Seating:
     """
 
     fabric: Fabric
-    riders: list[GpuAssignment]
+    assignments: list[GpuAssignment]
     hosts: Mapping[int, Host]
     is_whole: bool
     most_opened: int
@@ -108,11 +110,11 @@ class Seating:
     _is_over: Callable[[], bool] = field(default=lambda: False)
 
     def __post_init__(self) -> None:
-        for rider in self.riders:
-            if rider.counts:
-                self.gpus[rider.gang] += rider.asking.count
-                self.least[rider.gang] = max(self.least[rider.gang], self._least(rider))
-        self.best = tuple(rider.nodes[0] for rider in self.riders)
+        for assignment in self.assignments:
+            if assignment.counts:
+                self.gpus[assignment.gang] += assignment.asking.count
+                self.least[assignment.gang] = max(self.least[assignment.gang], self._least(assignment))
+        self.best = tuple(assignment.nodes[0] for assignment in self.assignments)
         self.best_cost = self.cost_of(self.best)
 
     @property
@@ -128,11 +130,11 @@ class Seating:
         """What the slowest pod of each gang loses; each node's names as the plan will have them."""
         worst: dict[int, int] = defaultdict(int)
         taken: list[tuple[GpuAssignment, Host, int]] = []
-        for rider, node in zip(self.riders, seats, strict=True):
+        for assignment, node in zip(self.assignments, seats, strict=True):
             host = self.hosts[node]
-            taken.append((rider, host, host.board.later))
-            loss = self._sit(rider, host)
-            worst[rider.gang] = max(worst[rider.gang], FULL if loss is None else loss)
+            taken.append((assignment, host, host.board.later))
+            loss = self._sit(assignment, host)
+            worst[assignment.gang] = max(worst[assignment.gang], FULL if loss is None else loss)
         for step in reversed(taken):
             self._rise(*step)
         return worst
@@ -143,73 +145,73 @@ class Seating:
         self.steps = 0
         worst = self._worst(self.best)
         lossy = {gang for gang, loss in worst.items() if loss > self.least[gang]}
-        is_small = len(self.riders) <= ALL_FREE
-        self._free = {rider.pod for rider in self.riders if is_small or rider.gang in lossy}
+        is_small = len(self.assignments) <= ALL_FREE
+        self._free = {assignment.pod for assignment in self.assignments if is_small or assignment.gang in lossy}
         return self._dive(0, [], {}, 0, set()) and is_small
 
     def _dive(self, at: int, seats: list[int], worst: dict[int, int], cost: int, opened: set[int]) -> bool:
-        if at == len(self.riders):
+        if at == len(self.assignments):
             self.best, self.best_cost = tuple(seats), cost
             return True
-        rider, is_done = self.riders[at], True
-        for node, loss in self._choices(rider, opened):
+        assignment, is_done = self.assignments[at], True
+        for node, loss in self._choices(assignment, opened):
             if not self.best_cost:
                 return True
             if self.steps > MOST_STEPS or (self.steps % LOOKS == 0 and self._is_over()):
                 return False
-            host, before, had = self.hosts[node], self.hosts[node].board.later, worst.get(rider.gang, 0)
-            more = cost + self.gpus[rider.gang] * (max(had, loss) - had)
+            host, before, had = self.hosts[node], self.hosts[node].board.later, worst.get(assignment.gang, 0)
+            more = cost + self.gpus[assignment.gang] * (max(had, loss) - had)
             if more >= self.best_cost:
                 continue
             opens = {node} if host.is_idle and node not in opened else set[int]()
-            self._sit(rider, host)
+            self._sit(assignment, host)
             seats.append(node)
-            worst[rider.gang] = max(had, loss)
+            worst[assignment.gang] = max(had, loss)
             is_done &= self._dive(at + 1, seats, worst, more, opened | opens)
-            worst[rider.gang] = had
+            worst[assignment.gang] = had
             seats.pop()
-            self._rise(rider, host, before)
+            self._rise(assignment, host, before)
         return is_done
 
-    def _choices(self, rider: GpuAssignment, opened: set[int]) -> list[tuple[int, int]]:
+    def _choices(self, assignment: GpuAssignment, opened: set[int]) -> list[tuple[int, int]]:
         """Nodes with room and what the pod would lose there, the least first; of identical nodes one."""
         found: list[tuple[int, int]] = []
         identical: set[tuple[object, ...]] = set()
-        for node in rider.nodes if rider.pod in self._free else rider.nodes[:1]:
+        for node in assignment.nodes if assignment.pod in self._free else assignment.nodes[:1]:
             host = self.hosts[node]
             if host.is_idle and node not in opened and len(opened) >= self.most_opened:
                 continue
-            if (likeness := host.likeness) in identical or not host.has_room(rider):
+            if (likeness := host.likeness) in identical or not host.has_room(assignment):
                 continue
             identical.add(likeness)
             self.steps += 1
             before = host.board.later
-            loss = self._sit(rider, host)
-            self._rise(rider, host, before)
+            loss = self._sit(assignment, host)
+            self._rise(assignment, host, before)
             if loss is not None:
                 found.append((node, loss))
         return sorted(found, key=lambda choice: choice[1])
 
-    def _sit(self, rider: GpuAssignment, host: Host) -> int | None:
-        """Seat a rider; what it loses, None where its GPUs are not there."""
-        host.shift(rider, -1)
+    def _sit(self, assignment: GpuAssignment, host: Host) -> int | None:
+        """Seat an assignment; what it loses, None where its GPUs are not there."""
+        host.shift(assignment, -1)
         if host.kind < 0:
             return 0
-        mask = host.board.give(self.fabric.tables, host.kind, rider.asking)
+        mask = host.board.give(self.fabric.tables, host.kind, assignment.asking)
         return None if mask is None else self.fabric.tables.loss(host.kind, mask)
 
     @staticmethod
-    def _rise(rider: GpuAssignment, host: Host, before: int) -> None:
-        host.shift(rider, +1)
+    def _rise(assignment: GpuAssignment, host: Host, before: int) -> None:
+        host.shift(assignment, +1)
         host.board.later = before
 
-    def _least(self, rider: GpuAssignment) -> int:
+    def _least(self, assignment: GpuAssignment) -> int:
         """What it loses at least, were it alone."""
-        if rider.is_fixed or any(self.hosts[node].kind < 0 for node in rider.nodes):
+        if assignment.is_fixed or any(self.hosts[node].kind < 0 for node in assignment.nodes):
             return 0
         losses = []
-        for node in rider.nodes:
-            kind, asking = self.hosts[node].kind, rider.asking
+        for node in assignment.nodes:
+            kind, asking = self.hosts[node].kind, assignment.asking
             mask = self.fabric.tables.pick(kind, self.hosts[node].board.free(asking), asking.count, asking.wish)
             losses += [] if mask is None else [self.fabric.tables.loss(kind, mask)]
         return min(losses, default=0)

@@ -330,7 +330,7 @@ class _Session:
         return bound if answer.bound is None else answer.bound
 
     def _ask(self, stage_run: "_StageRun", spec: ModelSpec, known: int, part: float) -> SpecAnswer:
-        """Ask about ``spec`` for a ``part`` of the time that the turn has left."""
+        """Ask about ``spec`` for a ``part`` of the time that the stage has left."""
         stage, now = stage_run.stage, self._clock()
         parameters = replace(
             self._parameters,
