@@ -3,6 +3,7 @@
 from dataclasses import replace
 from unittest.mock import patch
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -123,6 +124,7 @@ def books(state: State) -> list[object]:
     return [*(array.tolist() for array in arrays), *ledgers, state.gangs]
 
 
+@pytest.mark.slow
 @given(snapshot=clusters())
 @settings(max_examples=300, deadline=None)
 def test_the_outcome_is_that_of_placing_one_by_one(snapshot: Snapshot) -> None:
@@ -160,6 +162,7 @@ def test_nobody_waits_for_room_of_a_rack_that_is_not_needed() -> None:
     assert sorted(started("n1")) == [("n0", True)] * 5 + [("n1", True)]
 
 
+@pytest.mark.slow
 @given(snapshot=clusters())
 @settings(max_examples=50, deadline=None)
 def test_what_was_placed_at_once_can_be_taken_back(snapshot: Snapshot) -> None:
@@ -169,6 +172,7 @@ def test_what_was_placed_at_once_can_be_taken_back(snapshot: Snapshot) -> None:
     assert books(state) == books(before)
 
 
+@pytest.mark.slow
 @given(snapshot=clusters())
 @settings(max_examples=150, deadline=None)
 def test_the_turns_foreseen_are_those_that_come_if_everybody_is_served(snapshot: Snapshot) -> None:

@@ -1,5 +1,6 @@
 """What may still be taken, asked unit by unit, against the judgement of the whole set."""
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -37,6 +38,7 @@ def contested(draw: st.DrawFn) -> State:
     return State(build_problem(a_cluster(nodes, gangs, queues)))
 
 
+@pytest.mark.slow
 @given(state=contested(), order=st.permutations(range(NODES)))
 @settings(max_examples=150, deadline=None)
 def test_unit_by_unit_allows_what_the_whole_set_is_allowed(state: State, order: list[int]) -> None:

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -54,6 +55,7 @@ gangs = st.fixed_dictionaries(
 )
 
 
+@pytest.mark.slow
 @settings(max_examples=60, deadline=None)
 @given(surplus=st.integers(0, 2), low=gangs, high=gangs)
 def test_no_plan_is_refused_in_which_binds_give_way(surplus: int, low: dict[str, Any], high: dict[str, Any]) -> None:

@@ -160,6 +160,7 @@ def on_nodes(held: list[set[int]], topology: str, *waiting: dict[str, Any]) -> S
     return cluster(*running, *waiting, gpus=[8] * len(held), gpuTopology=topology)
 
 
+@pytest.mark.slow
 @settings(max_examples=60, deadline=None)
 @given(HELD, st.integers(2, 6), st.sampled_from([CONTIGUOUS, ALIGNED]), TOPOLOGIES)
 def test_a_pod_waits_where_no_row_is_free_and_nowhere_else(
@@ -170,6 +171,7 @@ def test_a_pod_waits_where_no_row_is_free_and_nowhere_else(
     assert bool(planned(on_nodes(held, topology, wants("a", count, row))).binds) is is_free
 
 
+@pytest.mark.slow
 @settings(max_examples=60, deadline=None)
 @given(HELD, st.lists(st.tuples(st.integers(1, 5), st.sampled_from(["", CONTIGUOUS, ALIGNED])), max_size=4), TOPOLOGIES)
 def test_whoever_comes_beside_them_rows_stay_rows(

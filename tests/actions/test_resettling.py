@@ -148,6 +148,7 @@ def racks_in_use(draw: st.DrawFn) -> State:
     return a_state(racks, [*gangs, waiting], draw(st.sampled_from(RULES)))
 
 
+@pytest.mark.slow
 @settings(max_examples=200, deadline=None)
 @given(state=racks_in_use())
 def test_the_count_changes_no_outcome(state: State) -> None:

@@ -121,6 +121,7 @@ class SlowTurns:
         return best[ranked[0]] if ranked else None
 
 
+@pytest.mark.slow
 @given(state=waiting_rooms())
 @SPEED
 def test_turns_come_as_if_all_were_sorted_anew(state: State) -> None:
@@ -138,6 +139,7 @@ def test_turns_come_as_if_all_were_sorted_anew(state: State) -> None:
             slow.again(gang)
 
 
+@pytest.mark.slow
 @given(state=waiting_rooms(), draws=st.data())
 @SPEED
 def test_turns_follow_what_other_queues_lose(state: State, draws: st.DataObject) -> None:
@@ -156,6 +158,7 @@ def test_turns_follow_what_other_queues_lose(state: State, draws: st.DataObject)
         fast.refresh()
 
 
+@pytest.mark.slow
 @given(state=waiting_rooms())
 @SPEED
 def test_every_gang_that_waits_gets_a_turn(state: State) -> None:
@@ -216,6 +219,7 @@ def everybody(pool: VictimPool) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
     return np.ones(len(pool.units), dtype=np.bool_)
 
 
+@pytest.mark.slow
 @given(state=crowded_states())
 @SPEED
 def test_room_is_made_by_needed_victims_only(state: State) -> None:
@@ -235,6 +239,7 @@ def test_room_is_made_by_needed_victims_only(state: State) -> None:
             assert not fits_without(state, pool, [unit for unit in victims if unit != kept], shape, node)
 
 
+@pytest.mark.slow
 @given(state=crowded_states())
 @SPEED
 def test_a_survey_never_asks_more_than_a_close_look(state: State) -> None:
@@ -255,6 +260,7 @@ class ListedRoom(NodeRoom):
         return None
 
 
+@pytest.mark.slow
 @given(state=crowded_states())
 @SPEED
 def test_the_shortcut_for_one_device_finds_the_same_victims(state: State) -> None:
@@ -265,6 +271,7 @@ def test_the_shortcut_for_one_device_finds_the_same_victims(state: State) -> Non
             assert quick.find(node, everybody(pool)) == listed.find(node, everybody(pool))
 
 
+@pytest.mark.slow
 @given(state=crowded_states())
 @SPEED
 def test_whole_devices_are_freed_at_the_least_price(state: State) -> None:
@@ -285,6 +292,7 @@ def test_whole_devices_are_freed_at_the_least_price(state: State) -> None:
         assert room.price(room.find(node, everybody(pool)) or []) == pytest.approx(min(prices))
 
 
+@pytest.mark.slow
 @given(state=crowded_states())
 @SPEED
 def test_a_room_table_kept_is_one_made_anew(state: State) -> None:
@@ -298,6 +306,7 @@ def test_a_room_table_kept_is_one_made_anew(state: State) -> None:
         assert cheapest(kept, state) == cheapest(anew, state)
 
 
+@pytest.mark.slow
 @given(state=crowded_states(), data=st.data())
 @SPEED
 def test_a_room_table_serves_others_as_one_made_for_them(state: State, data: st.DataObject) -> None:
@@ -315,6 +324,7 @@ def test_a_room_table_serves_others_as_one_made_for_them(state: State, data: st.
         assert cheapest(kept, state) == cheapest(RoomTable(pool, fits, shape, eligible, Action.PREEMPT), state)
 
 
+@pytest.mark.slow
 @given(state=crowded_states(), data=st.data())
 @SPEED
 def test_no_room_can_be_made_where_that_is_said_to_be_hopeless(state: State, data: st.DataObject) -> None:
@@ -347,6 +357,7 @@ def cheapest(table: RoomTable, state: State) -> tuple[float, int] | None:
     return None if node is None else (float(cost[node]), len(table.victims(node)))
 
 
+@pytest.mark.slow
 @given(state=crowded_states(), action=st.sampled_from([Action.PREEMPT, Action.CONSOLIDATION]))
 @SPEED
 def test_who_was_made_to_leave_could_not_stay(state: State, action: Action) -> None:

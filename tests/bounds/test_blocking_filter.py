@@ -2,6 +2,7 @@
 
 from itertools import combinations
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -21,6 +22,7 @@ def suffices(conflicts: list[frozenset[str]], kept: frozenset[str]) -> bool:
     return any(conflict <= kept for conflict in conflicts)
 
 
+@pytest.mark.slow
 @given(conflicts=st.lists(st.frozensets(st.sampled_from(NAMES), min_size=1, max_size=5), min_size=1, max_size=4))
 @settings(max_examples=300, deadline=None)
 def test_nothing_can_be_left_out_and_three_are_the_fewest(conflicts: list[frozenset[str]]) -> None:

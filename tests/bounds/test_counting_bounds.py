@@ -141,6 +141,7 @@ def can_place(rows: tuple[tuple[int, ...], ...], allowed: Mapping[int, frozenset
     return False
 
 
+@pytest.mark.slow
 @given(
     gpus=st.lists(st.integers(0, 4), min_size=1, max_size=3),
     requests=st.lists(

@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Sequence
 
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -54,6 +55,7 @@ def test_in_one_domain() -> None:
     assert room_for(a_problem([4, 2, 2], crowd()), nodes=[0]) == 4
 
 
+@pytest.mark.slow
 @given(
     gpus=st.lists(st.integers(0, 4), min_size=1, max_size=3),
     requests=st.lists(

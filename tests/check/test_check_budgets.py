@@ -121,6 +121,7 @@ def clusters(draw: st.DrawFn) -> Snapshot:
     return snapshot([node("n1", 6)], [running], budgets=tuple(budgets), refused=refused)
 
 
+@pytest.mark.slow
 @given(here=clusters(), leaving=st.sets(st.integers(0, 5), min_size=1))
 @settings(max_examples=400, deadline=None)
 def test_the_checker_and_the_engine_count_alike(here: Snapshot, leaving: set[int]) -> None:

@@ -171,6 +171,7 @@ def broken(here: Snapshot, one: Plan) -> set[str]:
     return RULES & {violation.rule for violation in check_plan(here, one)}
 
 
+@pytest.mark.slow
 @given(plans())
 def test_a_victim_is_needless_where_the_plan_holds_without_it(drawn: tuple[Snapshot, Plan]) -> None:
     """Where the plan is right as it is: each of its gangs has one pod, so that each is judged alone."""

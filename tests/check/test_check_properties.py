@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -159,6 +160,7 @@ def spoilt(draw: st.DrawFn) -> tuple[Snapshot, Plan]:
     return snapshot, replace(plan, binds=tuple(binds))
 
 
+@pytest.mark.slow
 @given(spoilt())
 @settings(max_examples=200, deadline=None)
 def test_a_spoilt_plan_is_caught_exactly_where_it_does_not_hold(case: tuple[Snapshot, Plan]) -> None:

@@ -100,6 +100,7 @@ GANG = st.fixed_dictionaries(
 )
 
 
+@pytest.mark.slow
 @settings(max_examples=150, deadline=None)
 @given(st.lists(GANG, max_size=4), st.lists(st.builds(dict.__or__, POD, GPU), max_size=2))
 def test_planner_and_checker_divide_alike(gangs: list[dict[str, Any]], foreign: list[dict[str, Any]]) -> None:

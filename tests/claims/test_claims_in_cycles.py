@@ -305,6 +305,7 @@ def test_a_name_that_must_be_free_now_makes_its_gang_wait(cluster: Cluster, plan
     assert all(bind.nominated for bind in plan.binds if bind.pod == "default/a-0")
 
 
+@pytest.mark.slow
 @settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     st.lists(st.sampled_from(["any", "big"]), min_size=1, max_size=6),

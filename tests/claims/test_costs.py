@@ -124,6 +124,7 @@ def request(expression: str) -> DeviceRequest:
     return DeviceRequest("r", "nic", 1, False, (expression,))
 
 
+@pytest.mark.slow
 def test_a_cycle_evaluates_so_much_and_the_next_one_the_rest() -> None:
     table = many(1)
     dear = f"{TEN}.all(a, {TEN}.all(b, {TEN}.all(c, device.attributes['nic.example.com'].uuid != '%d')))"
@@ -171,6 +172,7 @@ def environment() -> Iterator[celpy.Environment]:
     sys.setrecursionlimit(was)
 
 
+@pytest.mark.slow
 def test_answers_are_those_of_cel_python(environment: celpy.Environment) -> None:
     @given(EXPRESSIONS)
     def is_same(expression: str) -> None:

@@ -35,6 +35,7 @@ def tiny(tmp_path: Path) -> Path:
     return path
 
 
+@pytest.mark.slow
 def test_a_set_prints_phases_limits_and_promises_and_stores_and_draws(tiny: Path, tmp_path: Path) -> None:
     stored, drawn = tmp_path / "run.json", tmp_path / "growth.svg"
     first = run(tiny, "--save", stored, "--plot", drawn, "--clock", "cpu")
@@ -52,6 +53,7 @@ def test_a_set_prints_phases_limits_and_promises_and_stores_and_draws(tiny: Path
     assert "limit of 1 MiB" not in again.stdout
 
 
+@pytest.mark.slow
 def test_tables_are_markdown_and_the_rest_goes_aside(tiny: Path) -> None:
     done = run(tiny, "--table", "--only", "quiet", "--models", "fast")
     assert done.exit_code == 0, done.output
@@ -63,6 +65,7 @@ def test_tables_are_markdown_and_the_rest_goes_aside(tiny: Path) -> None:
     assert "Limits" not in done.stdout
 
 
+@pytest.mark.slow
 def test_a_run_is_written_into_its_set_and_a_page(tiny: Path, tmp_path: Path) -> None:
     stored, page = tmp_path / "run.json", tmp_path / "page.md"
     page.write_text("<!-- tiny:begin --><!-- tiny:end -->\n<!-- tiny-added:begin --><!-- tiny-added:end -->\n")
@@ -99,6 +102,7 @@ def test_an_entry_can_be_written_as_an_instance(tiny: Path, tmp_path: Path) -> N
     assert len(load_instance(tmp_path / "quiet.json.zst").snapshot.nodes) == 8
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [

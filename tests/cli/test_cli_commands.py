@@ -76,6 +76,7 @@ def test_solve_says_what_binds_what_is_evicted_for_whom_and_what_waits(case: Pat
         assert words in done.stdout, words
 
 
+@pytest.mark.slow
 def test_progress_goes_to_standard_error_in_plain_lines(case: Path) -> None:
     done = run("solve", case, *GREEDY)
     assert " s  build\n" in done.stderr
@@ -255,6 +256,7 @@ def test_conformance_prints_what_a_case_says_of_kai_and_of_us(tmp_path: Path) ->
     assert [case["statement"]["needs_solver"] for case in document["cases"]] == [False, True]
 
 
+@pytest.mark.slow
 def test_bench_prints_a_table_csv_and_json_and_judges_peers(case: Path, tmp_path: Path) -> None:
     tasks = {f"{name}-0": {"status": "Pipelined"} for name in ("new", "huge")}
     peer = {"summary": {"tasks_evicted": 0, "tasks_moved": 0}, "tasks": tasks}

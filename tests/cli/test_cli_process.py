@@ -72,6 +72,7 @@ def test_an_unknown_option_is_exit_code_2_without_a_traceback() -> None:
     assert "Traceback" not in done.stderr
 
 
+@pytest.mark.slow
 def test_a_whole_process_solves_writes_and_ends_with_0(tmp_path: Path) -> None:
     done = run("solve", SMALL, "--budget", "60s", "--output", tmp_path / "plan.json")
     assert done.returncode == 0, done.stderr
@@ -80,6 +81,7 @@ def test_a_whole_process_solves_writes_and_ends_with_0(tmp_path: Path) -> None:
     assert run("validate", SMALL, tmp_path / "plan.json").returncode == 0
 
 
+@pytest.mark.slow
 def test_a_reader_that_leaves_early_is_no_error() -> None:
     process = subprocess.Popen([*PROGRAM, "models", "list"], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     assert process.stdout is not None
@@ -91,6 +93,7 @@ def test_a_reader_that_leaves_early_is_no_error() -> None:
     assert b"Traceback" not in errors
 
 
+@pytest.mark.slow
 def test_ctrl_c_stops_a_solve_and_writes_the_best_plan_so_far(tmp_path: Path) -> None:
     output = tmp_path / "plan.json"
     command = [*PROGRAM, "solve", str(LONG), "--budget", "60s", "--output", str(output)]

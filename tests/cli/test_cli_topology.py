@@ -82,6 +82,7 @@ def test_a_plan_is_carried_out_first(instance: Path, tmp_path: Path) -> None:
     assert free[0] - free[1] == (0 if bind["node"] == "pcie" else 4)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["tree.svg", "tree.png"])
 def test_it_draws_the_same_picture_twice(instance: Path, tmp_path: Path, name: str) -> None:
     pytest.importorskip("matplotlib")

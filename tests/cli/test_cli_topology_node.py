@@ -206,6 +206,7 @@ def test_every_product_is_printed_and_drawn(product: str, tmp_path: Path) -> Non
     assert f"default/pair: 0, 1, a wish; {link['kind']} {link['gbPerS']} GB/s" in drawn
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("nodes", [[{"name": "n0", "gpus": 32, "gpuTopology": quads(32)}], [{"name": "n0", "gpus": 8}]])
 def test_large_and_unknown_ones_are_drawn_the_same_twice(nodes: list[dict[str, Any]], tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")

@@ -235,6 +235,7 @@ def test_an_elastic_rest_may_fail_alone() -> None:
     assert [found["metadata"]["name"] for found in bench.all()] == ["p"]
 
 
+@pytest.mark.slow
 def test_a_binder_that_is_silent_is_waited_for_no_longer_than_set() -> None:
     bench = Bench()
     bench.answer = lambda _: None

@@ -87,6 +87,7 @@ def test_a_finished_job_takes_its_pods_and_pod_group_with_it() -> None:
     ] * 3
 
 
+@pytest.mark.slow
 def test_work_comes_and_goes_and_nothing_is_promised_twice() -> None:
     api = MemoryApi()
     stated: dict[str, Any] = {
@@ -149,6 +150,7 @@ def test_the_command_shows_a_cluster_at_work() -> None:
     assert "of 64 GPUs in use" in last
 
 
+@pytest.mark.slow
 def test_a_dry_run_tells_and_binds_nothing_and_an_interrupt_ends_it_well() -> None:
     words = ["controller", "--embedded", "--dry-run", "--model", "greedy-only"]
     with subprocess.Popen([sys.executable, "-m", "kai_solver", *words], stdout=subprocess.PIPE, text=True) as process:

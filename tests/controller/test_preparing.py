@@ -109,6 +109,7 @@ def test_a_claim_gets_the_device_that_its_selector_allows() -> None:
     assert [found["name"] for found in claim["status"]["reservedFor"]] == ["p"]
 
 
+@pytest.mark.slow
 def test_an_extended_resource_that_a_class_offers_is_had_by_a_claim_of_our_own() -> None:
     api = cluster()
     offer(api, extendedResourceName="example.org/gpu")

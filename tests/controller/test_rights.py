@@ -316,6 +316,7 @@ def unused(now: Run) -> set[Rule]:
     return {right for right in left if what(right) not in RARE and right[0] != RESERVED}
 
 
+@pytest.mark.slow
 def test_a_replica_uses_every_right_that_is_not_for_accidents() -> None:
     with capture_logs() as said, running(frozenset(granted()), said) as now:
         ends_s = time.monotonic() + LIMIT_S

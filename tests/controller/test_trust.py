@@ -33,6 +33,7 @@ def placed(api: MemoryApi, namespace: str) -> set[str]:
     return {item["metadata"]["name"] for item in items if item["spec"].get("nodeName")}
 
 
+@pytest.mark.slow
 def test_forged_devices_on_running_pods_keep_nobody_from_a_gpu() -> None:
     api = load("12")
     with running(api, idle=0.1):

@@ -60,6 +60,7 @@ def test_an_unknown_field_would_be_found(render: Render) -> None:
         client.V1Deployment.model_validate(deployment)
 
 
+@pytest.mark.slow
 def test_kubeconform_agrees(render: Render, kubeconform: Path, tmp_path: Path) -> None:
     objects = render(**ALL)
     for value in objects:
@@ -166,6 +167,7 @@ def test_readers_get_answers_or_metrics_and_are_nobody_until_bound(render: Rende
     assert not {name for name in bound if "-read-" in name}
 
 
+@pytest.mark.slow
 def test_callers_are_reviewed_where_something_is_guarded(render: Render) -> None:
     def reviews(**values: str) -> bool:
         return "kai-solver-callers" in {role["metadata"]["name"] for role in kind(render(**values), "ClusterRole")}
@@ -288,6 +290,7 @@ def test_who_asks_kais_binder_may_not_bind(binding: str, granted: set[str], rend
     assert ("pods/binding" in resources) == (binding == "own")
 
 
+@pytest.mark.slow
 def test_a_budget_only_where_there_are_several_replicas(render: Render) -> None:
     assert kind(render(), "PodDisruptionBudget") == []
     (budget,) = kind(render(**ALL), "PodDisruptionBudget")
@@ -359,6 +362,7 @@ def test_a_mistake_in_the_values_is_refused(wrong: str, helm: Path) -> None:
     assert "values don't meet the specifications of the schema" in done.stderr
 
 
+@pytest.mark.slow
 def test_the_schema_accepts_the_chart_s_own_values() -> None:
     schema = json.loads((CHART / "values.schema.json").read_text())
     values = yaml.safe_load((CHART / "values.yaml").read_text())
@@ -407,6 +411,7 @@ def schema_of(name: str) -> dict[str, Any]:
     return schema
 
 
+@pytest.mark.slow
 def test_kinds_that_are_named_as_owners_may_be_read_and_no_more(render: Render) -> None:
     def rules(**values: str) -> list[dict[str, Any]]:
         roles = kind(render(**values), "ClusterRole")

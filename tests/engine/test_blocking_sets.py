@@ -175,6 +175,7 @@ def test_easing_what_the_bounds_alone_found_helps(engines: Engines, cluster: Sna
     check_blocking_set(engines["greedy-only"], cluster)
 
 
+@pytest.mark.slow
 @given(cluster=small_clusters())
 @some(40)
 def test_a_plan_that_nobody_reads_is_the_same_without_its_sets(engines: Engines, cluster: Snapshot) -> None:

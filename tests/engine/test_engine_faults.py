@@ -149,6 +149,7 @@ def test_a_broken_solver_proves_nothing(impossible: Snapshot, fault: str) -> Non
     assert "cp-sat" not in waiting.proof.method
 
 
+@pytest.mark.slow
 def test_a_child_killed_between_cycles_is_replaced_without_a_word(puzzle: Snapshot) -> None:
     with Engine(PATIENT) as engine:
         first = engine.cycle(puzzle)

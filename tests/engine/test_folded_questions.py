@@ -40,12 +40,14 @@ def gentle(every_question: pytest.MonkeyPatch) -> Iterator[Engine]:
         yield engine
 
 
+@pytest.mark.slow
 @given(cluster=small_clusters())
 @some(40)
 def test_no_lone_gang_is_refuted_that_could_run(folding: Engine, cluster: Snapshot) -> None:
     check_lone_gang(folding, cluster)
 
 
+@pytest.mark.slow
 @given(cluster=small_clusters(most_waiting=4))
 @some(30)
 def test_nobody_is_refuted_who_could_run_beside_those_admitted(gentle: Engine, cluster: Snapshot) -> None:

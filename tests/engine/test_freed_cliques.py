@@ -56,6 +56,7 @@ def test_the_cheapest_gangs_leave_and_no_cheaper_ones_would_do(seed: int) -> Non
     assert check_plan(snapshot, plan) == ()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("is_least", [True, False])
 def test_neighbourhoods_are_not_asked_about_what_the_whole_model_proved(
     monkeypatch: pytest.MonkeyPatch, is_least: bool

@@ -5,6 +5,7 @@ from itertools import product
 from unittest.mock import patch
 
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -47,6 +48,7 @@ def clusters(draw: st.DrawFn) -> Snapshot:
     return a_cluster(nodes, gangs, [a_queue("q", UNLIMITED)])
 
 
+@pytest.mark.slow
 @given(snapshot=clusters())
 @settings(max_examples=100, deadline=None)
 def test_no_choice_of_victims_is_below_the_sums(snapshot: Snapshot) -> None:

@@ -26,6 +26,7 @@ def moments(folder: str) -> list[Snapshot]:
     ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("folder", ["features", "behaviour"])
 def test_one_memo_for_many_clusters(folder: str) -> None:
     snapshots = moments(folder)

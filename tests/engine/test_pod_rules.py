@@ -144,6 +144,7 @@ def is_crossed(snapshot: Snapshot) -> bool:
     return any(kept_off(placed.pod, placed.node, there) for placed in there)
 
 
+@pytest.mark.slow
 @some(120)
 @given(clusters(running=2))
 def test_who_can_be_placed_is_placed_and_who_waits_is_proven_to(engines: dict[str, Engine], snapshot: Snapshot) -> None:
@@ -153,6 +154,7 @@ def test_who_can_be_placed_is_placed_and_who_waits_is_proven_to(engines: dict[st
         decide(engines["still"], snapshot, may_move=False)
 
 
+@pytest.mark.slow
 @some(80)
 @given(clusters(running=3))
 def test_moves_that_help_are_found(engines: dict[str, Engine], snapshot: Snapshot) -> None:
@@ -162,6 +164,7 @@ def test_moves_that_help_are_found(engines: dict[str, Engine], snapshot: Snapsho
         decide(engines["moving"], snapshot, may_move=True)
 
 
+@pytest.mark.slow
 @some(80)
 @given(clusters(running=4), st.lists(st.sampled_from([40, 60]), min_size=6, max_size=6))
 def test_rules_hold_whoever_is_evicted(engines: dict[str, Engine], snapshot: Snapshot, priorities: list[int]) -> None:
@@ -173,6 +176,7 @@ def test_rules_hold_whoever_is_evicted(engines: dict[str, Engine], snapshot: Sna
     assert not any("refused" in note or "realised" in note for note in plan.notes), plan.notes
 
 
+@pytest.mark.slow
 @some(80)
 @given(clusters(running=3), st.lists(st.sampled_from([40, 60]), min_size=6, max_size=6))
 def test_rules_hold_for_gangs_that_come_one_after_the_other(

@@ -342,6 +342,7 @@ def test_nothing_swings_to_and_fro(engines: Engines, cluster: Snapshot) -> None:
         check_comes_to_rest(engines[model], cluster, 6 if WHOLE else 4)
 
 
+@pytest.mark.slow
 @given(cluster=clusters(), data=st.data())
 @some(25)
 def test_deterministic_is_the_same_twice_and_in_any_order_of_the_input(
@@ -362,6 +363,7 @@ def test_deterministic_is_the_same_twice_and_in_any_order_of_the_input(
     assert values(engine.cycle(shuffled)) == values(first)
 
 
+@pytest.mark.slow
 @given(cluster=clusters(), data=st.data())
 @some(25)
 def test_names_of_nodes_are_worth_nothing(engines: Engines, cluster: Snapshot, data: st.DataObject) -> None:

@@ -91,6 +91,7 @@ def an_instance(seed: int) -> dict[str, Any]:
     return {"format": "kai-solver/v1", "nodes": nodes, "queues": queues, "gangs": gangs, "policy": policy}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("block", range(2))
 def test_plans_keep_to_every_setting(block: int) -> None:
     model, disturbed, admitted = load_model("greedy-only"), 0, 0

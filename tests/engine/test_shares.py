@@ -37,6 +37,7 @@ def part(share: Share, memory: int) -> Fraction:
     return Fraction(round(share["gpus"] * 1000), 1000)
 
 
+@pytest.mark.slow
 @given(st.integers(1, LARGEST_MIB), st.data())
 @settings(max_examples=500, deadline=None)
 def test_shares_fit_a_device_exactly_where_they_fit_it_in_mib(memory: int, data: st.DataObject) -> None:
@@ -150,6 +151,7 @@ def planned(engine: Engine, file: dict[str, Any]) -> Plan:
     return plan
 
 
+@pytest.mark.slow
 @given(a_small_cluster())
 @some(150)
 def test_a_gang_of_shares_starts_exactly_where_some_way_seats_it(engines: Engines, file: dict[str, Any]) -> None:
@@ -157,6 +159,7 @@ def test_a_gang_of_shares_starts_exactly_where_some_way_seats_it(engines: Engine
     assert bool(planned(engines["deterministic"], file).admitted) == truth(file)
 
 
+@pytest.mark.slow
 @given(a_small_cluster())
 @some(100)
 def test_greedy_starts_no_gang_of_shares_that_does_not_fit_and_proves_nothing_false(

@@ -254,6 +254,7 @@ def blocked_by(engines: dict[str, Engine], snapshot: Snapshot) -> list[tuple[str
     return [(blocker.name, blocker.have) for blocker in pending.proof.blocking if blocker.kind == "tenants"]
 
 
+@pytest.mark.slow
 def test_work_admitted_before_it_is_told_as_what_blocks(engines: dict[str, Engine]) -> None:
     both = a_cluster(a_gang("v", "a", gpus=1, priority=100), a_gang("w", "b", gpus=1), racks=[0, 0])
     assert blocked_by(engines, both) == [("rack", "used by work admitted before it")]
@@ -330,18 +331,21 @@ def decide(engine: Engine, snapshot: Snapshot, **may: bool) -> None:
         assert is_possible(snapshot, **may)
 
 
+@pytest.mark.slow
 @given(cluster=clusters(3))
 @some(30)
 def test_every_gang_that_can_be_placed_is_and_every_no_is_proven(engines: dict[str, Engine], cluster: Snapshot) -> None:
     decide(engines["still"], cluster, may_move=False, may_evict=False)
 
 
+@pytest.mark.slow
 @given(cluster=clusters(3))
 @some(40)
 def test_every_gang_that_moves_make_room_for_runs(engines: dict[str, Engine], cluster: Snapshot) -> None:
     decide(engines["moving"], cluster, may_move=True, may_evict=False)
 
 
+@pytest.mark.slow
 @given(cluster=clusters(4))
 @some(40)
 def test_every_gang_that_victims_make_room_for_runs(engines: dict[str, Engine], cluster: Snapshot) -> None:

@@ -28,6 +28,7 @@ class Attempts:
         return there
 
 
+@pytest.mark.slow
 @given(st.integers(1, 300), st.data())
 def test_all_spoilers_are_found_and_nothing_else_is_left_out(count: int, data: st.DataObject) -> None:
     spoilers = data.draw(st.sets(st.integers(0, count - 1), min_size=1, max_size=MOST_CULPRITS))

@@ -3,6 +3,7 @@
 from fractions import Fraction
 
 import numpy as np
+import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
@@ -51,6 +52,7 @@ class Cluster:
         return self.held[-1]
 
 
+@pytest.mark.slow
 @settings(max_examples=40, deadline=None)
 @given(
     gpus=st.integers(1, 200),
@@ -77,6 +79,7 @@ def test_a_starved_queue_catches_up(gpus: int, weights: tuple[int, int], k: floa
     assert off <= 0.5 / (gpus * (1 + k)) + LONGER ** -(1 + k) + 2 / len(cluster.held)
 
 
+@pytest.mark.slow
 @settings(max_examples=20, deadline=None)
 @given(gpus=st.integers(20, 200), k=st.floats(0.2, 20))
 def test_it_gets_more_than_its_part_until_it_has_caught_up(gpus: int, k: float) -> None:

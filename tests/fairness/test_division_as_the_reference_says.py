@@ -7,6 +7,7 @@ from fractions import Fraction
 from math import floor, inf
 
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -162,6 +163,7 @@ def trees(draw: st.DrawFn) -> list[Queue]:
 KS = st.sampled_from([Fraction(0), Fraction(1), Fraction(1, 2), Fraction(10), Fraction(-1)])
 
 
+@pytest.mark.slow
 @settings(max_examples=250, deadline=None)
 @given(
     trees(),
@@ -188,6 +190,7 @@ def test_shares_are_those_of_the_reference(
             assert bound[i, resource] == (-1 if expected == -1 else expected * unit)
 
 
+@pytest.mark.slow
 @settings(max_examples=60, deadline=None)
 @given(trees(), st.permutations(NAMES), KS)
 def test_the_names_order_decides_nothing(queues: list[Queue], order: list[str], k: Fraction) -> None:

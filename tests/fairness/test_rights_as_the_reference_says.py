@@ -8,6 +8,7 @@ from itertools import pairwise
 from math import inf
 from typing import NamedTuple
 
+import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
@@ -125,6 +126,7 @@ def reference_order(state: State, total: Triple, jobs: list[Triple], victims: li
     return 0
 
 
+@pytest.mark.slow
 @settings(max_examples=100, deadline=None)
 @given(states(flat=True), st.lists(requests, min_size=6, max_size=6), amounts, st.data())
 def test_queue_order(state: State, jobs: list[Triple], total: Triple, data: st.DataObject) -> None:
@@ -144,6 +146,7 @@ def test_queue_order(state: State, jobs: list[Triple], total: Triple, data: st.D
 # -- 3.14: limits, and the quota of non-preemptible work --
 
 
+@pytest.mark.slow
 @settings(max_examples=100, deadline=None)
 @given(states(), requests)
 def test_limits(state: State, request: Triple) -> None:
@@ -256,6 +259,7 @@ def ratio(amount: int, fair: int) -> Fraction | float:
     return Fraction(amount, fair)
 
 
+@pytest.mark.slow
 @settings(max_examples=150, deadline=None)
 @given(states(), requests, st.booleans())
 def test_who_may_reclaim_and_from_whom(state: State, request: Triple, fixed: bool) -> None:
@@ -274,6 +278,7 @@ def test_who_may_reclaim_and_from_whom(state: State, request: Triple, fixed: boo
                 assert right.may_look_at(theirs) == victim_accepted(state, mine, theirs, request)
 
 
+@pytest.mark.slow
 @settings(max_examples=200, deadline=None)
 @given(states(), requests, st.sampled_from([Fraction(1), Fraction(3, 2), Fraction(2)]), st.data())
 def test_what_may_be_reclaimed(state: State, request: Triple, multiplier: Fraction, data: st.DataObject) -> None:

@@ -143,6 +143,7 @@ def test_samples_of_the_future_are_told_and_not_used() -> None:
     assert usage_warnings(history, HOURLY, NOW_S) == ("1 of its samples are later than now: not used",)
 
 
+@pytest.mark.slow
 @settings(max_examples=150, deadline=None)
 @given(
     ages=st.lists(st.integers(-20, 400), min_size=1, max_size=8, unique=True),

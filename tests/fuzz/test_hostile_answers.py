@@ -181,6 +181,7 @@ def test_nonsense_is_an_api_error(server: Server, api: RestApi, page: bytes, cal
         CALLS[call](api)
 
 
+@pytest.mark.slow
 @some(400)
 @given(answer=answers(), call=st.sampled_from(sorted(CALLS)))
 def test_an_answer_is_read_or_an_api_error(server: Server, api: RestApi, answer: bytes, call: str) -> None:
@@ -211,6 +212,7 @@ class Given:
         return self._api.watch(QUEUES, "1", 1)
 
 
+@pytest.mark.slow
 @some(100)
 @given(found=st.lists(recipes(3).map(made), max_size=5), watched=st.lists(recipes(3).map(made), max_size=5))
 def test_a_reflector_keeps_what_it_is_shown(

@@ -108,6 +108,7 @@ def load(data: bytes) -> Any:
 cuts = st.tuples(st.integers(0, 1 << 14), st.integers(0, 64), st.sampled_from(PARTS) | st.binary(max_size=8))
 
 
+@pytest.mark.slow
 @some(150)
 @given(st.integers(0, 100), st.lists(cuts, max_size=3), st.sampled_from(PACKINGS), st.lists(cuts, max_size=2))
 def test_bytes_are_an_instance_or_refused(which: int, before: list[Any], pack: Any, after: list[Any]) -> None:
@@ -128,6 +129,7 @@ def documents() -> tuple[dict[str, Any], ...]:
     return tuple(native_from_snapshot(load_instance(ROOT / "instances" / name).snapshot) for name in INSTANCES)
 
 
+@pytest.mark.slow
 @some(100)
 @given(which=st.integers(0, 100), spoils=st.lists(spoiled(), max_size=3))
 def test_what_is_read_is_planned(greedy: Engine, which: int, spoils: list[Spoil]) -> None:
@@ -146,6 +148,7 @@ def planned(greedy: Engine) -> list[tuple[Any, dict[str, Any]]]:
     return [(found, plan_to_document(greedy.cycle(found, budget_s=BUDGET_S))) for found in snapshots]
 
 
+@pytest.mark.slow
 @some(150)
 @given(which=st.integers(0, 100), spoils=st.lists(spoiled(), min_size=1, max_size=3))
 def test_a_spoilt_plan_is_judged_or_refused(planned: Any, which: int, spoils: list[Spoil]) -> None:

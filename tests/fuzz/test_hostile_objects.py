@@ -40,6 +40,7 @@ def crowd_of(found: list[Recipe]) -> list[Object]:
     return apart([made(recipe) for recipe in found], random.Random(len(found)))
 
 
+@pytest.mark.slow
 @some(300)
 @given(many_recipes(), st.booleans())
 def test_reading_never_raises(found: list[Recipe], stated: bool) -> None:
@@ -49,6 +50,7 @@ def test_reading_never_raises(found: list[Recipe], stated: bool) -> None:
     export_kai_snapshot(raw, KubeSettings())
 
 
+@pytest.mark.slow
 @some(100)
 @given(many_recipes(6), many_recipes(6))
 def test_reading_again_gives_what_reading_anew_gives(before: list[Recipe], after: list[Recipe]) -> None:
@@ -65,6 +67,7 @@ def greedy() -> Iterator[Engine]:
         yield engine
 
 
+@pytest.mark.slow
 @some(60)
 @given(found=many_recipes(30))
 def test_honest_gangs_are_planned_beside_hostile_objects(greedy: Engine, found: list[Recipe]) -> None:
@@ -91,6 +94,7 @@ def test_a_pod_with_more_gpus_than_memory_holds_costs_nothing(greedy: Engine) ->
     assert [bind.node for bind in plan.binds if bind.gang == f"{HONEST}/gang"] == [HONEST, HONEST]
 
 
+@pytest.mark.slow
 @some(200)
 @given(recipes(), st.lists(spoiled(), max_size=2))
 def test_what_changed_is_told_of_any_two_objects(recipe: Recipe, more: list[Any]) -> None:
@@ -133,6 +137,7 @@ def review(after: Object | None, before: Object | None, operation: str) -> bytes
     return json.dumps({"apiVersion": API_VERSION, "kind": "AdmissionReview", "request": request}).encode()
 
 
+@pytest.mark.slow
 @some(300)
 @given(judge_of=st.data(), recipe=recipes(), operation=st.sampled_from(("CREATE", "UPDATE", "DELETE")))
 def test_admission_answers_every_review(judge: Judge, judge_of: st.DataObject, recipe: Recipe, operation: str) -> None:
@@ -148,6 +153,7 @@ def test_admission_answers_every_review(judge: Judge, judge_of: st.DataObject, r
     SHOWN["reviews"] += 1
 
 
+@pytest.mark.slow
 @some(100)
 @given(
     st.binary(max_size=200)

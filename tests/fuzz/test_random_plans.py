@@ -15,6 +15,7 @@ def test_the_same_seed_is_the_same_cluster() -> None:
     assert cluster(7, "small") == cluster(7, "small") != cluster(8, "small")
 
 
+@pytest.mark.slow
 def test_clusters_have_up_to_300_nodes() -> None:
     sizes = [len(cluster(seed, "mixed")["nodes"]) for seed in range(200)]
     assert min(sizes) <= 2

@@ -283,6 +283,7 @@ def test_the_limit_of_bytes_holds_for_a_directory_as_a_whole(tmp_path: Path) -> 
         read_documents(tmp_path, SMALL)
 
 
+@pytest.mark.slow
 @settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.binary(max_size=400) | st.text(alphabet='{}[]":,-&*a1\\\n #|>!', max_size=200).map(str.encode))
 def test_any_bytes_are_read_or_refused(data: bytes) -> None:
@@ -291,6 +292,7 @@ def test_any_bytes_are_read_or_refused(data: bytes) -> None:
         assert all(isinstance(document, dict) for _, document in documents)
 
 
+@pytest.mark.slow
 @settings(max_examples=100, deadline=None)
 @given(
     st.recursive(st.none() | st.booleans() | st.text() | st.integers(-9, 9), lambda s: st.dictionaries(st.text(), s))

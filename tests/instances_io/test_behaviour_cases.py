@@ -333,6 +333,7 @@ def test_claims_are_not_considered_where_the_feature_is_off() -> None:
     assert any("dynamic resources are off" in notice.text for notice in loaded.snapshot.notices)
 
 
+@pytest.mark.slow
 def test_every_shipped_case_loads_without_anything_set_aside_and_survives_the_native_format() -> None:
     files = sorted((INSTANCES / "cases").glob("*/*.json"))
     assert len(files) == 297
@@ -343,6 +344,7 @@ def test_every_shipped_case_loads_without_anything_set_aside_and_survives_the_na
         assert again(native_from_snapshot(loaded.snapshot)) == loaded.snapshot, file
 
 
+@pytest.mark.slow
 def test_the_largest_benchmark_has_its_size() -> None:
     loaded = load_instance(INSTANCES / "bench" / "ReclaimManySingleGPUJobsFullCycle_500Node.json.zst")
     assert (len(loaded.snapshot.nodes), len(loaded.snapshot.gangs)) == (500, 8000)

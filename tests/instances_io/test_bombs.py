@@ -85,6 +85,7 @@ def test_members_and_frames_are_read_one_after_the_other(pack: Callable[[bytes],
         unpack(packed[:-5] if pack is not gzip.compress else packed[:-1], "f", Limits())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("pack", [gzip.compress, zstd])
 def test_many_members_take_time_by_their_number(pack: Callable[[bytes], bytes]) -> None:
     """Eight times as many: quadratic reading took 64 times as long, and 3,000 frames a RecursionError."""

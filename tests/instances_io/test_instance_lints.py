@@ -135,6 +135,7 @@ def test_lints_are_shown_as_notices_with_their_cure() -> None:
     assert notice.text.endswith("Set the limit, or -1 for no limit")
 
 
+@pytest.mark.slow
 def test_lints_of_a_whole_trace_are_quick_and_few() -> None:
     from pathlib import Path
 

@@ -4,6 +4,7 @@ import dataclasses
 from typing import Any
 
 import orjson
+import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -243,6 +244,7 @@ def snapshots(draw: st.DrawFn) -> Snapshot:
     return sanitize(snapshot)
 
 
+@pytest.mark.slow
 @settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
 @given(snapshots())
 def test_what_is_written_is_read_again(snapshot: Snapshot) -> None:
@@ -250,6 +252,7 @@ def test_what_is_written_is_read_again(snapshot: Snapshot) -> None:
     assert snapshot_from_native(orjson.loads(text)) == snapshot
 
 
+@pytest.mark.slow
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
 @given(snapshots())
 def test_hashed_names_keep_the_structure_and_are_read_again(snapshot: Snapshot) -> None:

@@ -142,6 +142,7 @@ def test_shares_on_several_devices_take_distinct_ones() -> None:
     assert place.devices == (0, 1)
 
 
+@pytest.mark.slow
 def test_the_shipped_recipe_is_the_cluster_that_the_paper_measured() -> None:
     loaded = load_instance(RECIPE)
     snapshot = loaded.snapshot
@@ -157,5 +158,6 @@ def test_the_shipped_recipe_is_the_cluster_that_the_paper_measured() -> None:
     assert not [notice for notice in snapshot.notices if notice.object != "openb"]
 
 
+@pytest.mark.slow
 def test_the_shipped_recipe_is_the_same_every_time() -> None:
     assert load_instance(RECIPE).snapshot == load_instance(RECIPE).snapshot

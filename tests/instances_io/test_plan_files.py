@@ -105,6 +105,7 @@ def test_a_stage_without_a_bound_says_null() -> None:
     assert document()["stages"][1]["bound"] is None
 
 
+@pytest.mark.slow
 def test_what_is_written_follows_the_schema() -> None:
     assert violations(document(), plan_schema()) == []
     assert violations(document() | {"binds": [{"pod": "p"}]}, plan_schema())

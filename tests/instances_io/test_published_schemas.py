@@ -19,6 +19,7 @@ def test_published_schemas_are_current(name: str) -> None:
     assert published == published_schemas()[name], "python -m kai_solver.instances_io.schemas instances/schema"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", published_schemas())
 def test_published_schemas_are_schemas(name: str) -> None:
     schema = published_schemas()[name]

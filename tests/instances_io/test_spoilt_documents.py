@@ -69,6 +69,7 @@ def spoil(document: Any, place: tuple[Any, ...], by: object) -> None:
         document[place[-1]] = None if by is REPEATED else by
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("index", range(len(documents())))
 def test_a_spoilt_document_is_read_or_refused(index: int) -> None:
     whole = documents()[index]

@@ -102,6 +102,7 @@ junk = st.recursive(
 )
 
 
+@pytest.mark.slow
 @settings(max_examples=150, deadline=None)
 @given(st.dictionaries(st.sampled_from([kind.field for kind in KINDS] + ["other"]), st.lists(junk, max_size=3)))
 def test_junk_of_every_kind_never_raises(found: dict[str, list[Any]]) -> None:
@@ -110,6 +111,7 @@ def test_junk_of_every_kind_never_raises(found: dict[str, list[Any]]) -> None:
     assert snapshot.nodes == ()
 
 
+@pytest.mark.slow
 @settings(max_examples=100, deadline=None)
 @given(st.lists(st.tuples(st.text(max_size=3), junk), max_size=4))
 def test_junk_documents_never_raise(documents: list[tuple[str, Any]]) -> None:
@@ -203,6 +205,7 @@ def cluster(build: Any) -> list[dict[str, Any]]:
     ]
 
 
+@pytest.mark.slow
 @settings(max_examples=400, deadline=None)
 @given(data=st.data())
 def test_one_damaged_field_anywhere_never_raises_and_never_takes_the_rest_along(data: st.DataObject) -> None:

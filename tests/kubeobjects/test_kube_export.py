@@ -193,6 +193,7 @@ def snapshots(draw: st.DrawFn) -> Snapshot:
     )
 
 
+@pytest.mark.slow
 @settings(max_examples=60, deadline=None)
 @given(snapshots())
 def test_what_goes_out_comes_back(snapshot: Snapshot) -> None:

@@ -53,6 +53,7 @@ def test_before_reclaim_has_the_pods_that_its_readme_counts() -> None:
     assert sum(node.gpus for node in found.nodes) == 96
 
 
+@pytest.mark.slow
 def test_during_reclaim_has_the_pods_that_its_readme_counts() -> None:
     found = snapshot(DURING)
     expected = {PodStatus.RUNNING: 54, PodStatus.RELEASING: 14, PodStatus.BINDING: 12, PodStatus.PENDING: 25}

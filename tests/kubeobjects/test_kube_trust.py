@@ -454,6 +454,7 @@ def plain(pod: Pod) -> Mapping[str, object]:
     return {"gpu": pod.gpu, "groups": pod.gpu_groups, "devices": pod.devices, "wished": pod.wished, "zones": pod.zones}
 
 
+@pytest.mark.slow
 @given(
     st.dictionaries(
         st.sampled_from(

@@ -5,6 +5,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -166,6 +167,7 @@ EDITS: dict[str, Callable[[World, str], object]] = {
 }
 
 
+@pytest.mark.slow
 @settings(max_examples=150)
 @given(st.lists(st.tuples(st.sampled_from(sorted(EDITS)), st.sampled_from(NAMES)), min_size=1, max_size=12))
 def test_a_memory_makes_no_difference(edits: list[tuple[str, str]]) -> None:

@@ -91,6 +91,7 @@ WORTHS = st.lists(st.integers(1, 1000), min_size=5, max_size=5)
 FREE = st.lists(st.sampled_from([0, 200, 400, 600, 800, 1000]), min_size=3, max_size=3)
 
 
+@pytest.mark.slow
 @given(WORTHS, st.integers(0, 25), FREE)
 def test_the_value_is_no_less_than_any_packing(worths: list[int], cpu: int, free: list[int]) -> None:
     demand, worth = demand_of(*KINDS), np.array(worths, dtype=np.float64)
@@ -98,6 +99,7 @@ def test_the_value_is_no_less_than_any_packing(worths: list[int], cpu: int, free
     assert value(table, cpu, *free) >= exhaustive(demand, worth, cpu, tuple(free)) - 1e-6
 
 
+@pytest.mark.slow
 @given(WORTHS, st.integers(0, 40), st.integers(0, 20), FREE, st.integers(0, 2), st.sampled_from([0, 200, 400]))
 def test_more_capacity_is_never_worth_less(
     worths: list[int], cpu: int, more_cpu: int, free: list[int], device: int, more: int

@@ -42,6 +42,7 @@ def exhaustive(guests: Sequence[Guest], cpu: int, devices: Sequence[int]) -> int
 kinds = st.lists(st.tuples(st.integers(1, 4), st.integers(0, 2), st.integers(0, 3000)), min_size=1, max_size=3)
 
 
+@pytest.mark.slow
 @given(kinds, st.integers(0, 8), st.lists(st.sampled_from([0, 400, 1000]), max_size=3))
 def test_whole_gpus_and_none_are_packed_best(sizes: list[tuple[int, int, int]], cpu: int, devices: list[int]) -> None:
     guests = [guest(kind, cores, gpus, 1000, worth) for kind, (cores, gpus, worth) in enumerate(sizes)]

@@ -60,6 +60,7 @@ def test_a_gpu_off_the_fabric() -> None:
     assert_best_for_every_mask(off_the_fabric(CUBE, 5))
 
 
+@pytest.mark.slow
 @given(st.integers(2, 6).flatmap(lambda gpus: st.tuples(st.just(gpus), st.lists(st.integers(0, 9), min_size=15))))
 def test_any_graph(drawn: tuple[int, list[int]]) -> None:
     """Grades that nobody has seen: 0 to 2 NVLinks or one of five paths for every pair."""

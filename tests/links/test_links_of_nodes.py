@@ -187,6 +187,7 @@ VALUES = st.one_of(st.booleans(), st.integers(), st.text(max_size=5), st.builds(
 NAMES = st.sampled_from(["productName", "type", "pcieBusID", "pcieRoot", "numaNode", "index", "uuid"])
 
 
+@pytest.mark.slow
 @given(st.lists(st.dictionaries(NAMES, VALUES), max_size=70))
 def test_devices_of_anybody(devices: list[dict[str, Attribute]]) -> None:
     found = graph_of_devices([device(f"gpu-{at}", **attributes) for at, attributes in enumerate(devices)])

@@ -161,6 +161,7 @@ def best(child: SolverChild, joint: Joint) -> tuple[Formulation, int]:
     return form, answer.objective
 
 
+@pytest.mark.slow
 @settings(max_examples=60)
 @given(clusters())
 def test_counting_by_domain_has_the_same_optimum_as_places_of_ones_own(child: SolverChild, snapshot: Snapshot) -> None:
@@ -173,6 +174,7 @@ def test_counting_by_domain_has_the_same_optimum_as_places_of_ones_own(child: So
     assert with_flows == alone
 
 
+@pytest.mark.slow
 @settings(max_examples=60)
 @given(clusters())
 def test_its_solution_can_be_put_into_effect_and_read_back(child: SolverChild, snapshot: Snapshot) -> None:
@@ -227,6 +229,7 @@ def leavers_of(form: Formulation) -> VictimModel:
     return formulate_victim_model(form.variables, form.objectives)
 
 
+@pytest.mark.slow
 @settings(max_examples=60)
 @given(clusters())
 def test_without_nodes_no_more_must_leave(child: SolverChild, snapshot: Snapshot) -> None:

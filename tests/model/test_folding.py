@@ -111,6 +111,7 @@ def _turned(variables: np.ndarray, literal: int, next_gang: int) -> int:
     return negate(found) if literal < 0 else found
 
 
+@pytest.mark.slow
 @given(symmetric_models())
 def test_every_solution_folds_to_one_at_the_same_cost(model: tuple[ModelSpec, list[Term]]) -> None:
     spec, objective = model

@@ -110,6 +110,7 @@ def test_single_gpus_leave_pairs_together() -> None:
     assert BRUTE._best(left, 2) == BRUTE._best(EVERY, 2)
 
 
+@pytest.mark.slow
 @settings(max_examples=60, deadline=None)
 @given(st.lists(st.sets(st.integers(0, 7), min_size=1), min_size=1, max_size=5), st.integers(2, 5))
 def test_nobody_had_a_better_set_on_a_node_in_use(free: list[set[int]], asked: int) -> None:
@@ -125,6 +126,7 @@ def test_nobody_had_a_better_set_on_a_node_in_use(free: list[set[int]], asked: i
 # -- kept up to date ---------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @settings(max_examples=30, deadline=None)
 @given(st.lists(st.lists(st.tuples(st.integers(0, 39), st.booleans()), min_size=1, max_size=40), max_size=4))
 def test_losses_after_many_steps_are_those_of_a_new_look(rounds: list[list[tuple[int, bool]]]) -> None:

@@ -146,6 +146,7 @@ def test_a_gpu_given_twice_or_not_there_is_refused() -> None:
 BRUTE = Brute(product(DGX1).grade)
 
 
+@pytest.mark.slow
 @settings(max_examples=40, deadline=None)
 @given(st.permutations(range(8)), st.lists(st.integers(1, 4), max_size=3), st.lists(st.integers(1, 8), max_size=4))
 def test_the_largest_pod_gets_the_best_there_is(order: list[int], running: list[int], asked: list[int]) -> None:

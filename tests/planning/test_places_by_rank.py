@@ -92,6 +92,7 @@ def clusters(draw: st.DrawFn) -> Snapshot:
     return snapshot_of(nodes, a_gang(leaves, roles, gpus=1))
 
 
+@pytest.mark.slow
 @settings(max_examples=40, deadline=None)
 @given(clusters())
 def test_as_few_neighbours_as_possible_are_apart_at_every_level(snapshot: Snapshot) -> None:
@@ -103,6 +104,7 @@ def test_as_few_neighbours_as_possible_are_apart_at_every_level(snapshot: Snapsh
     assert check_plan(snapshot, plan) == ()
 
 
+@pytest.mark.slow
 @settings(max_examples=20, deadline=None)
 @given(clusters())
 def test_who_is_where_changes_and_how_many_are_where_does_not(snapshot: Snapshot) -> None:

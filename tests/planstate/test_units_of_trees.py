@@ -3,6 +3,7 @@
 from collections import Counter
 from typing import Any
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -31,6 +32,7 @@ def a_tree(draw: st.DrawFn) -> tuple[list[Group], dict[str, int], int]:
     return groups, running, draw(st.integers(0, len(groups)))
 
 
+@pytest.mark.slow
 @given(a_tree())
 @settings(max_examples=300, deadline=None)
 def test_what_leaves_leaves_no_part_below_its_minimum(tree: tuple[list[Group], dict[str, int], int]) -> None:

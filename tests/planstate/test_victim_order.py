@@ -4,6 +4,7 @@ from copy import deepcopy
 from dataclasses import replace
 from functools import cmp_to_key
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -136,6 +137,7 @@ def slow_order(pool: VictimPool) -> list[int]:
     return found
 
 
+@pytest.mark.slow
 @given(snapshot=running_clusters())
 @settings(max_examples=150, deadline=None)
 def test_victims_come_as_if_all_were_sorted_anew(snapshot: Snapshot) -> None:

@@ -96,6 +96,7 @@ def walk(state: State, data: st.DataObject, length: int) -> None:
         choices[data.draw(st.integers(0, len(choices) - 1))]()
 
 
+@pytest.mark.slow
 @given(state=states(), data=st.data())
 @SPEED
 def test_a_rollback_brings_everything_back(state: State, data: st.DataObject) -> None:

@@ -44,6 +44,7 @@ JSON = st.recursive(
 )
 
 
+@pytest.mark.slow
 @given(JSON, JSON)
 def test_a_patch_makes_the_one_of_the_other(before: Any, after: Any) -> None:
     assert applied(before, json_patch(before, after)) == after

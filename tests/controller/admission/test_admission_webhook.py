@@ -186,6 +186,7 @@ def test_settings_have_their_effect(configured: Any, make_pod: Callable[..., Any
         assert "patch" not in ask(webhook, ca, "/mutate", PODS, object=make_pod())
 
 
+@pytest.mark.slow
 def test_a_fault_of_ours_is_an_error_and_ends_nothing(
     configured: Any, make_pod: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -165,6 +165,7 @@ def test_nothing_to_measure_is_an_input_error(tmp_path: Path, name: str) -> None
         list(find_instances([tmp_path / name]))
 
 
+@pytest.mark.slow
 def test_a_tiny_instance_is_measured_in_a_process_of_its_own(tmp_path: Path) -> None:
     instance = write_instance(tmp_path)
     write_peer(tmp_path, ("j", "k"))

@@ -173,6 +173,7 @@ def sized(name: str, nodes: int, seconds: float) -> Run:
     return replace(RUN, instance=name, model="m", budget_s=1.0, nodes=nodes, decide_s=seconds)
 
 
+@pytest.mark.slow
 def test_the_slope_is_that_of_the_logarithms(tmp_path: Path) -> None:
     runs = [sized("a", 500, 0.1), sized("b", 1000, 0.4), sized("c", 2000, 1.6)]
     line = fitted(GROWTH, runs)
@@ -286,6 +287,7 @@ def test_nothing_is_called_nothing() -> None:
 # -- measuring ---------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_a_generated_instance_is_measured_with_its_phases(tmp_path: Path) -> None:
     checks = [{"figure": "steady", "limit": 100}]
     [job] = jobs_of(read_set(write_set(tmp_path, checks=checks)))
@@ -303,6 +305,7 @@ def test_a_generated_instance_is_measured_with_its_phases(tmp_path: Path) -> Non
         assert run.first_cycle_s is not None
 
 
+@pytest.mark.slow
 def test_questions_leave_their_phases_in_the_plan() -> None:
     from kai_solver.instances_io.bench_schema import ReclaimDoc
     from kai_solver.lab.bench import generated
@@ -315,6 +318,7 @@ def test_questions_leave_their_phases_in_the_plan() -> None:
     assert 0 < phases["presolve"] <= phases["first"] <= phases["best"]
 
 
+@pytest.mark.slow
 def test_the_clock_of_cpu_time_stands_still_in_sleep_and_counts_children() -> None:
     clock = CpuClock()
     start = clock()
@@ -332,6 +336,7 @@ def test_the_clock_of_cpu_time_stands_still_in_sleep_and_counts_children() -> No
     assert clock._of_children[child.pid] > 0
 
 
+@pytest.mark.slow
 def test_calibration_is_a_time() -> None:
     assert 0 < calibration_s() < 60
 

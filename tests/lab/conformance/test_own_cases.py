@@ -100,6 +100,7 @@ def test_the_greedy_alone_does_where_no_solver_is_needed(path: Path, decider: Ca
     assert result.verdict.kind == "as expected", result.verdict.differences
 
 
+@pytest.mark.slow
 def test_the_mark_is_not_given_for_nothing(decider: Callable[[str], Decide]) -> None:
     """A case that the greedy alone gets right does not need the solver."""
     marked = [path for path in OWN if needs_solver(path)]

@@ -28,6 +28,7 @@ def runs() -> dict[str, FleetRun]:
     return {policy: small(policy) for policy in POLICIES}
 
 
+@pytest.mark.slow
 def test_nobody_has_more_than_was_to_be_had(runs: dict[str, FleetRun]) -> None:
     for policy, run in runs.items():
         assert 0 < run.bandwidth <= run.possible <= 100, policy

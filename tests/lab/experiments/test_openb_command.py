@@ -27,6 +27,7 @@ def run_small(small: Path, *words: str) -> Any:
     return call(*base, *words)
 
 
+@pytest.mark.slow
 def test_the_summary_has_the_columns_that_were_promised(small: Path) -> None:
     done = run_small(small, "--policies", "fgd,bestfit,random", "--seeds", "1..2")
     assert done.exit_code == 0, done.output
@@ -41,6 +42,7 @@ def test_the_summary_has_the_columns_that_were_promised(small: Path) -> None:
     assert all(50 < float(row["allocation_at_100"]) <= 100 for row in rows)
 
 
+@pytest.mark.slow
 def test_tables_agree_with_each_other(small: Path) -> None:
     assert run_small(small, "--policies", "fgd").exit_code == 0
     [summary] = read(small / "out" / "summary.csv")
@@ -52,6 +54,7 @@ def test_tables_agree_with_each_other(small: Path) -> None:
     assert sum(int(row["pods"]) for row in failed[-6:]) == 160
 
 
+@pytest.mark.slow
 def test_plots_are_drawn(small: Path) -> None:
     pytest.importorskip("matplotlib")
     assert run_small(small, "--policies", "bestfit").exit_code == 0
@@ -59,6 +62,7 @@ def test_plots_are_drawn(small: Path) -> None:
         assert "<svg" in (small / "out" / f"{name}_small.svg").read_text()
 
 
+@pytest.mark.slow
 def test_json_has_the_summary(small: Path) -> None:
     done = run_small(small, "--policies", "bestfit", "--json", "--quiet")
     [document] = json.loads(done.stdout)

@@ -22,6 +22,7 @@ def run(small: Path, seed: int, window: int, moves: float) -> Record:
     return record
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", [1, 2])
 @pytest.mark.parametrize(("window", "moves"), [(1, 0.0), (40, 0.0), (40, 0.1), (1000, 0.0)])
 def test_the_end_is_valid_and_moves_stay_in_budget(small: Path, seed: int, window: int, moves: float) -> None:
@@ -39,6 +40,7 @@ def test_pods_move_where_that_pays(small: Path, monkeypatch: pytest.MonkeyPatch)
     assert record.moved[-1] > 0
 
 
+@pytest.mark.slow
 def test_a_pod_without_gpus_or_with_several_fails_only_where_it_fits_nowhere(small: Path) -> None:
     trace = load_trace(small, "small", 1)
     record = run_windows(trace, 1, 0.0)

@@ -170,6 +170,7 @@ def test_one_move_settles_a_scenario_that_moved_for_ever(run: Run) -> None:
     assert sum(job.moves for job in run(scenario).jobs) <= 1
 
 
+@pytest.mark.slow
 def test_a_large_gang_starves_among_small_jobs(run: Run) -> None:
     """Kept for the day on which a model reserves room over time: then the gang starts."""
     scenario = load_scenario(Path("instances/scenarios/starvation.yaml"))

@@ -88,6 +88,7 @@ def run(scenario: Scenario, kind: str, **options: Any) -> Result:
 SETTINGS = settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
 @SETTINGS
 @given(document=documents())
@@ -109,6 +110,7 @@ def test_every_gpu_second_is_counted_once(kind: str, document: dict[str, Any]) -
     assert result.end_s == document["duration"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
 @SETTINGS
 @given(document=documents())
@@ -127,6 +129,7 @@ def test_waiting_and_holding_fill_the_life_of_a_job(kind: str, document: dict[st
             assert job.held_gpu_s == 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
 @settings(max_examples=8, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(document=documents())
