@@ -108,7 +108,13 @@ def _read_lists(
 
 
 def read_words(text: str, option: str) -> list[str]:
-    """Names of ``default,gpuspec33``."""
+    """Names of ``default,gpuspec33``.
+
+    Raises
+    ------
+    InputError
+        There is none, or one has other characters than letters, digits, ``-`` and ``_``.
+    """
     from kai_solver.errors import InputError
 
     words = list(dict.fromkeys(word.strip() for word in text.split(",") if word.strip()))

@@ -41,7 +41,13 @@ def read_documents(
 
 
 def parse(member: Member, limits: Limits = DEFAULT_LIMITS) -> list[Document]:
-    """Objects of one unpacked file."""
+    """Objects of one unpacked file.
+
+    Raises
+    ------
+    InputError, LimitExceededError
+        It is no JSON or YAML, exceeds a limit, or holds something else than objects.
+    """
     bracketed = member.data.lstrip()[:1] in (b"{", b"[")
     values = _parse_bracketed(member, limits) if bracketed else parse_yaml(member.data, member.name, limits)
     objects = [item for value in values for item in (value if isinstance(value, list) else [value])]

@@ -34,7 +34,13 @@ class Member:
 
 
 def read_bytes(path: Path, limits: Limits) -> bytes:
-    """Bytes of ``path`` as they lie on disk, at most ``limits.max_bytes``."""
+    """Bytes of ``path`` as they lie on disk, at most ``limits.max_bytes``.
+
+    Raises
+    ------
+    InputError, LimitExceededError
+        It cannot be read, or is larger.
+    """
     try:
         if path.stat().st_size > limits.max_bytes:
             raise _too_large(str(path), limits)

@@ -43,7 +43,13 @@ def load_model(name_or_path: str | Path = "default") -> SolverModel:
 
 
 def model_from_document(document: Mapping[str, Any], file: str = "") -> SolverModel:
-    """Model of a complete document (nothing left to extend); see :func:`load_model`."""
+    """Model of a complete document (nothing left to extend); see :func:`load_model`.
+
+    Raises
+    ------
+    ModelFileError
+        A key is unknown, or a value is out of range; names ``file`` and the key.
+    """
     try:
         table = ModelTable.model_validate(_with_default_stages(document))
     except ValidationError as invalid:
