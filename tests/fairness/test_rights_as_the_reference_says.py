@@ -4,7 +4,7 @@ Transcribed slowly, in KAI's units and with -1 spelled out, without anything of 
 """
 
 from fractions import Fraction
-from itertools import pairwise
+from itertools import pairwise, permutations
 from math import inf
 from typing import NamedTuple
 
@@ -296,6 +296,33 @@ def test_what_may_be_reclaimed(state: State, request: Triple, multiplier: Fracti
             ledger.take(theirs, part)
         assert allowed == chunks_allowed(state, mine, request, parts)
         assert ledger.saturation_ok() == saturation_allowed(state, mine, request, parts, multiplier)
+
+
+@settings(max_examples=150, deadline=None)
+@given(
+    states(),
+    st.sampled_from([1.0, 1.5]),
+    st.lists(st.tuples(st.integers(1, 2), st.integers(1, 2), st.sampled_from([500, 1000])), min_size=1, max_size=3),
+)
+def test_sums_allow_what_some_order_allows(state: State, multiplier: float, parts: list[Triple]) -> None:
+    """With victims of one queue that have every resource: then sums say all, rule 4 included."""
+    tree = state.tree
+    leaves = [q for q in range(tree.size) if tree.is_leaf[q]]
+    total = (sum(part[0] for part in parts), sum(part[1] for part in parts), sum(part[2] for part in parts))
+    for mine, theirs in permutations(leaves, 2):
+        right = ReclaimRight(tree, state.share, state.allocatable, state.allocated, mine, (1, 1, 1000), multiplier)
+
+        def in_order(order: tuple[Triple, ...], right: ReclaimRight = right, leaf: int = theirs) -> bool:
+            ledger = ReclaimLedger(right)
+            for part in order:
+                if not ledger.allows(leaf):
+                    return False
+                ledger.take(leaf, part)
+            return ledger.saturation_ok()
+
+        allowance = right.allowance(theirs)
+        by_sum = any(allowance.permits(total, last) for last in parts)
+        assert by_sum == any(map(in_order, permutations(parts)))
 
 
 def test_the_transcription_reads_paths_as_the_tree_does() -> None:
