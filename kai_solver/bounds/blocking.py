@@ -151,11 +151,11 @@ def _elements(bounds: Bounds, demand: Demand, *, by_action: bool) -> Iterator[st
     if demand.spacing.is_rule:
         yield PLACEMENT
     yield NODE_RULES
-    for rule in bounds.problem.rules:
-        if rule.may_block(bounds.problem, demand.needed):
-            yield rule.kind
+    rules = [rule for rule in bounds.problem.rules if rule.may_block(bounds.problem, demand.needed)]
+    yield from (rule.kind for rule in rules if rule.limits_nodes)
     if any(shapes[shape].constraints.alone for shape in demand.needed):
         yield TENANTS
+    yield from (rule.kind for rule in rules if not rule.limits_nodes)
     if by_action and demand.action is not Action.ALLOCATE:
         yield from bounds.rights.protections(demand)
 

@@ -106,12 +106,11 @@ class Residents:
                     welcome[here] &= ~closed[self.node[here]]
         over = np.any(problem.capacity < problem.held - problem.releasing, axis=0)
         over |= np.any(problem.device_free + problem.device_releasing < 0, axis=1)
-        if problem.zones is not None:
-            over[problem.zones.nodes] = True  # Whether zones are over-committed is another's business.
         if self.tenants is not None:
             over |= self.tenants.without().mixed()  # Pods beside another tenant already may stay there.
         for rule in problem.rules:
-            exempt = rule.exempt(problem)
+            uncounted, exempt = rule.uncounted(problem), rule.exempt(problem)
+            over = over if uncounted is None else over | uncounted
             if exempt:
                 welcome &= ~np.isin(self.pods, sorted(exempt))
         found: BoolArray = welcome & ~over[self.node]

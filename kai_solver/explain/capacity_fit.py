@@ -3,7 +3,6 @@
 import numpy as np
 
 from kai_solver.domain import GpuRequest
-from kai_solver.explain.zone_fit import zone_lack, zone_room, zone_shortage
 from kai_solver.problem import Problem, Shape
 from kai_solver.problem.rules import RuleFacts
 from kai_solver.units import CPU, GPU, MEMORY, MILLI, PODS, format_amount
@@ -24,8 +23,7 @@ def lacks(after: Problem, shape: Shape, node: int) -> list[Lack]:
         if short:
             return [_words(after, resource) for resource in short]
         refusing = _refusing(after, shape, node)
-        apart = refusing.lack(after, shape, node) if refusing is not None else zone_lack(after, shape, node)
-        return [apart] if apart else []
+        return [refusing.lack(after, shape, node)] if refusing is not None else []
     gpus = [r for r in short if after.snapshot.schema.names[r] in after.policy.gpu_resources]
     lack_gpu = _KAI_GPU, f"Insufficient {_gpu_name(after, shape)}"
     return [lack_gpu, *(_words(after, resource) for resource in short if resource not in gpus)]
@@ -61,7 +59,7 @@ def room(after: Problem, shape: Shape, node: int) -> int:
     most = max(0, min(slots, default=0))
     for rule in after.rules:
         most = rule.room(after, shape, node, most)
-    return zone_room(after, shape, node, most)
+    return most
 
 
 def _device_slots(after: Problem, gpu: GpuRequest, node: int) -> int:
@@ -95,9 +93,7 @@ def shortage(after: Problem, shape: Shape, node: int) -> tuple[int, str]:
         parts.append(f"has {have_words} of {format_amount(name, shape.request[resource])}")
     if not parts:
         refusing = _refusing(after, shape, node)
-        parts.append(
-            refusing.shortage(after, shape, node) if refusing is not None else zone_shortage(after, shape, node)
-        )
+        parts.append(refusing.shortage(after, shape, node) if refusing is not None else "")
     return missing, f"{after.nodes[node].name} {' and '.join(parts).replace(' and has ', ' and ')}"
 
 

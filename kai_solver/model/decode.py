@@ -8,14 +8,14 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain, repeat
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from kai_solver.model.flows import Taker
 from kai_solver.model.joint import Arrival, IntArray, Mover, Piece
-from kai_solver.model.variables import MoverClass, Variables, ZoneChoice
-from kai_solver.problem.zones import ZoneTake
+from kai_solver.model.variables import MoverClass, Variables
 
 Values = NDArray[np.int64]
 
@@ -26,7 +26,7 @@ class Decision:
 
     ``reclaimed``, ``preempted``: units evicted; ``moved``: units that take other places; all others stay. ``places``:
     node by pod, for pods of arrivals and of moved units. ``devices``: of the pods that share devices or for which a
-    rule names some, ``zones``: of those whose NUMA zones count. ``admitted``: positions of the arrivals that come.
+    rule names some, ``grants``: of rules, by name. ``admitted``: positions of the arrivals that come.
     """
 
     admitted: list[int] = field(default_factory=list)
@@ -35,7 +35,7 @@ class Decision:
     preempted: list[int] = field(default_factory=list)
     places: dict[int, int] = field(default_factory=dict)
     devices: dict[int, tuple[int, ...]] = field(default_factory=dict)
-    zones: dict[int, ZoneTake] = field(default_factory=dict)
+    grants: dict[int, dict[str, Any]] = field(default_factory=dict)
 
 
 def expand(v: Variables, values: Values) -> Decision:
@@ -61,7 +61,6 @@ def expand(v: Variables, values: Values) -> Decision:
     _expand_devices(v, values, decision)
     for rule in v.joint.problem.rules:
         rule.decode(v, values, decision)
-    _expand_zones(v, values, decision)
     return decision
 
 
@@ -167,41 +166,6 @@ def _expand_devices(v: Variables, values: Values, decision: Decision) -> None:
             for device in chosen:
                 left[device] -= 1
             decision.devices[pod] = tuple(sorted(chosen))
-
-
-def _expand_zones(v: Variables, values: Values, decision: Decision) -> None:
-    """Hand the zones of each node to its pods: units of one kind are identical, so any of them may have any."""
-    problem = v.joint.problem
-    landed: dict[tuple[int, int], list[int]] = {}
-    for pod, node in decision.places.items() if v.zone_choices else ():
-        landed.setdefault((node, problem.pod_shape[pod]), []).append(pod)
-    for key, choices in v.zone_choices.items():
-        for pod in landed.get(key, ()):
-            decision.zones[pod] = ()
-        for choice in choices:
-            _hand_out(choice, values, landed.get(key, []), decision)
-
-
-def _hand_out(choice: ZoneChoice, values: Values, pods: list[int], decision: Decision) -> None:
-    """One kind of unit: every pod gets as many as it has, the first sets of zones first."""
-    waiting = [pod for pod in pods for _ in range(choice.each)]
-    for zones, var in choice.counts.items():
-        parts = choice.parts.get(zones, {})
-        left = {key: int(values[part]) for key, part in parts.items()}
-        for _ in range(int(values[var])):
-            pod = waiting.pop(0) if waiting else None
-            if pod is None:
-                return
-            taken = {zone: list(amounts) for zone, amounts in decision.zones[pod]}
-            for resource, amount in choice.asked:
-                need = amount
-                for zone in zones:
-                    part = min(need, left[zone, resource]) if parts else need
-                    taken.setdefault(zone, [0] * len(choice.unit))[resource] += part
-                    need -= part
-                    if parts:
-                        left[zone, resource] -= part
-            decision.zones[pod] = tuple((z, tuple(amounts)) for z, amounts in sorted(taken.items()) if any(amounts))
 
 
 def hint_values(

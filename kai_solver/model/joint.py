@@ -7,6 +7,7 @@ off ``free`` and ``device_free``.
 from collections import Counter
 from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,7 +17,6 @@ from kai_solver.fairness import QueueSurplus
 from kai_solver.problem import Problem
 from kai_solver.problem.budgets import BudgetUse
 from kai_solver.problem.charges import Charge
-from kai_solver.problem.zones import ZoneTake
 
 IntArray = NDArray[np.int64]
 
@@ -168,10 +168,8 @@ class Joint:
         (R, N) and (N, D) capacity with all arrivals and movers lifted out.
     device_of
         Devices on which movers' pods sit at home, by pod.
-    zone_free
-        (M, Z, R) capacity of NUMA zones with all arrivals and movers lifted out; None where no zones count.
-    zones_of
-        NUMA zones that movers' pods are known to hold at home, by pod.
+    free_of
+        By optional rule that grants something of nodes, what is free of that with all arrivals and movers lifted out.
     caps
         Queue limits and quotas that bind: (family, queue, resource, cap less what is not in this problem). What
         arrivals bring and movers hold counts against it, evicted movers do not.
@@ -194,8 +192,7 @@ class Joint:
     device_of: Mapping[int, tuple[int, ...]]
     caps: tuple["Cap", ...] = ()
     surplus: tuple[QueueSurplus, ...] = ()
-    zone_free: IntArray | None = None
-    zones_of: Mapping[int, ZoneTake] = field(default_factory=dict)
+    free_of: Mapping[str, Any] = field(default_factory=dict)
     spacings: tuple[Spacing, ...] = ()
     dropped: frozenset[str] = frozenset()
     budgets: tuple[tuple[int, int], ...] = ()

@@ -25,15 +25,14 @@ from kai_solver.problem.capacity import (
     fitting_beside_gpus,
     limited_by_rules,
 )
-from kai_solver.problem.zones import ZoneTake
-from kai_solver.units import GPU, Vector
+from kai_solver.units import GPU
 
 ClassKey = tuple[int, int, int, int, bool, bool, bool, bool, tuple[int, int, int], BudgetUse, tuple[Hashable, ...]]
 
 
-Origin = tuple[int, tuple[int, ...], ZoneTake]
-"""Node, NUMA zones held, and the devices there, of shares and where an optional rule minds: which of several equal pods
-stays decides what gets free."""
+Origin = tuple[int, tuple[int, ...], tuple[Any, ...]]
+"""Node; the devices there, of shares and where an optional rule minds; and what rules granted: which of several equal
+pods stays decides what gets free."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,21 +103,6 @@ class ShareSlot:
     counts: dict[int, Var]
 
 
-@dataclass(frozen=True, slots=True)
-class ZoneChoice:
-    """Where on one node the units of one kind of the pods of one shape go; every pod has ``each`` of them.
-
-    ``asked``: (resource, amount) of one unit as far as the node counts it by zone. ``counts``: how many by set of
-    zones; ``parts``: of sets of several, what they take there in all by (zone, resource).
-    """
-
-    unit: Vector
-    each: int
-    asked: tuple[tuple[int, int], ...]
-    counts: dict[tuple[int, ...], Var]
-    parts: dict[tuple[int, ...], dict[tuple[int, int], Var]]
-
-
 class Variables:
     """All variables of one joint model, and where each came from."""
 
@@ -139,8 +123,6 @@ class Variables:
         self.guests: dict[int, dict[int, Var]] = {}
         """As ``place``, of pods that usually arrive and that the rest of each node would still take."""
         self.slots: dict[int, list[ShareSlot]] = {}
-        self.zone_choices: dict[tuple[int, int], list[ZoneChoice]] = {}
-        """By node and shape, one per kind of unit; the family ``numa`` makes them."""
         self.of_rule: dict[str, Any] = {}
         """By optional rule, what its rows keep for `RuleFacts.decode`."""
         self._fit: dict[int, IntArray] = {}
@@ -187,7 +169,8 @@ class Variables:
             piece = mover.pieces[0]
             is_distinguished = shapes[piece.shape].gpu.is_shared or self._by_device[mover.origin[0]]
             devices = self.joint.device_of.get(piece.pods[0], ()) if is_distinguished else ()
-            origin = mover.origin[0], devices, self.joint.zones_of.get(piece.pods[0], ())
+            granted = tuple(rule.held(piece.pods[0]) for rule in self.joint.problem.rules)
+            origin = mover.origin[0], devices, granted
             found.setdefault(class_key(mover), {}).setdefault(origin, []).append(mover)
         for origins in found.values():
             for members in origins.values():

@@ -8,7 +8,6 @@ from numpy.typing import NDArray
 from kai_solver.planstate.linking import STEPS, Links
 from kai_solver.planstate.losses import Losses
 from kai_solver.planstate.state import State
-from kai_solver.planstate.zones import BEST
 from kai_solver.predicates import affinity_score, spread_score
 from kai_solver.problem.capacity import MANY, fitting_beside_gpus
 from kai_solver.problem.rules import Ledger
@@ -28,7 +27,8 @@ RANKS = 200
 affinity (100 at most) outweighs them all, as in KAI (docs/kai-behaviour.md#scoring), and the key still fits 63 bits."""
 _NODE_TYPE = 1 << 36
 _POINT = _NODE_TYPE // 10
-"""That a pod without GPUs keeps off GPU nodes is worth ten points of KAI's, one NUMA zone a hundred."""
+_BEST = 100
+"""That a pod without GPUs keeps off GPU nodes is worth ten points of KAI's, the best score of a rule a hundred."""
 _LIKE, _MOST_LIKES = 1 << 21, 1 << 12
 """A pod of the same workload: above any share of what is free (2^20), below a wish for the node (2^34)."""
 
@@ -43,7 +43,7 @@ All below node wishes (2^34)."""
 
 @dataclass(slots=True)
 class _Counts:
-    """Pods of one shape that fit per node, now and later, and its NUMA score (empty where zones say nothing).
+    """Pods of one shape that fit per node, now and later, and its score by rules (empty where none says any).
 
     ``seen``: how far in ``State.touched`` they are right. ``rules``: optional rules that limit the counts.
     ``has_room``: whether any fits, later; None: to be counted.
@@ -92,7 +92,7 @@ class FitTable:
 
     def _refresh(self, shape: int, found: _Counts, nodes: list[int]) -> None:
         """Count again on ``nodes``."""
-        if len(nodes) <= _ONE_BY_ONE and self.state.zones is None and not (found.rules or self._is_divided(shape)):
+        if len(nodes) <= _ONE_BY_ONE and not (found.rules or self._is_divided(shape)):
             fits = False
             for node in nodes:
                 now, later = self._count_at(shape, node)
@@ -130,10 +130,8 @@ class FitTable:
         return max(min(now, later), 0), later
 
     def _score(self, shape: int, nodes: IntArray) -> IntArray:
-        zones = self.state.zones
-        if zones is None or not zones.is_aligned(shape):
-            return np.zeros(0, dtype=np.int64)
-        return zones.scores(shape, nodes)
+        scores = [score for rule in self.state.rules if (score := rule.score(shape, nodes)) is not None]
+        return sum(scores[1:], start=scores[0]) if scores else np.zeros(0, dtype=np.int64)
 
     def took(self, shape: int, node: int, *, now: bool) -> None:
         """One pod of ``shape`` was just put on ``node`` and nothing else happened since ``counts``: one less fits."""
@@ -161,8 +159,6 @@ class FitTable:
         """True where one more pod may cost the room of several: shares of several devices, few pod slots, rules."""
         if counts.rules:
             return True
-        if self.state.zones is not None and self.state.zones.is_aligned(shape):
-            return True
         gpu, state = self.state.problem.shapes.shapes[shape].gpu, self.state
         slots = min(state.future[PODS, node], state.idle[PODS, node])
         return gpu.is_shared and (gpu.devices > 1 or slots <= counts.later[node] + state.device_future.shape[1])
@@ -180,8 +176,6 @@ class FitTable:
         np.maximum(now, 0, out=now)
         for rule in rules:
             rule.limit(shape, np.arange(len(mask)) if rows is None else rows, now, later)
-        if state.zones is not None:
-            state.zones.limit(shape, np.arange(len(mask)) if rows is None else rows, now, later)
         return np.minimum(now, later, out=now), later
 
     def _limit_by_gpus(self, shape: int, at: slice | IntArray, now: IntArray, later: IntArray) -> None:
@@ -298,8 +292,8 @@ class FitTable:
         if not asks_gpu:
             key = key + np.where(state.problem.gpus > 0, _NODE_TYPE, 0)
         key += np.where(now > 0, 0, _LATER)
-        if state.zones is not None and state.zones.is_aligned(shape):
-            key += (BEST - self._counts[shape].score) * _POINT
+        if len(self._counts[shape].score):
+            key += (_BEST - self._counts[shape].score) * _POINT
         if self._losses is not None and spec.nodes == "binpack":
             # What a pod takes from usual ones comes before what is free; this tells also which GPU it may share.
             key += self._losses.steps(shape) * _LOSS

@@ -3,8 +3,9 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
+from typing import Any
 
-from kai_solver.domain import Action, Bind, Device, Eviction, GpuLink, Move, Plan, ZoneShare
+from kai_solver.domain import Action, Bind, Device, Eviction, GpuLink, Move, Plan
 from kai_solver.domain.plan import EvictionReason
 from kai_solver.planning.gpus import Comer, GpuNames, chosen_gpus, named_claims
 from kai_solver.planning.ranks import places_by_rank
@@ -97,7 +98,7 @@ def _given_devices(problem: Problem, outcome: Outcome) -> _GivenDevices:
 def _binds(problem: Problem, outcome: Outcome, given_devices: _GivenDevices) -> tuple[Bind, ...]:
     pods, nodes, gangs = problem.pods, problem.nodes, problem.gangs
     binds: list[Bind] = []
-    last_first: list[list[int]] = []
+    ranks: list[Sequence[int]] = []
     for admission in outcome.admissions:
         allocation_unit, action = admission.allocation_unit, admission.action
         gang = gangs[allocation_unit.gang].gang.key
@@ -105,30 +106,34 @@ def _binds(problem: Problem, outcome: Outcome, given_devices: _GivenDevices) -> 
             place = given_devices.places.get(number)
             if place is not None:
                 pod, node = pods[number], nodes[place.node].name
-                (devices, link), zones = given_devices.devices(problem, number), _zones(problem, place)
-                binds.append(Bind(pod.key, gang, node, devices, not place.now, action, zones, link=link))
-                last_first.append([zone for zone, _ in reversed(place.zones)] if zones else [])
-    return _first_zones_first(binds, last_first) if problem.zones is not None else tuple(binds)
+                devices, link = given_devices.devices(problem, number)
+                fields = _fields(problem, place)
+                binds.append(Bind(pod.key, gang, node, devices, not place.now, action, link=link, **fields))
+                ranks.append(_rank(problem, place))
+    return _in_order(binds, ranks) if any(ranks) else tuple(binds)
 
 
-def _first_zones_first(binds: list[Bind], last_first: list[list[int]]) -> tuple[Bind, ...]:
-    """Binds with NUMA zones, among their own places, by the last zone that they take.
-
-    The kubelet gives every pod that arrives the first zones that fit. In this order it fills them as planned: a pod
-    that is planned for a zone finds it no fuller than planned, or finds room in one before it.
-    """
-    aligned = [at for at, zones in enumerate(last_first) if zones]
-    order = sorted(aligned, key=last_first.__getitem__)
+def _in_order(binds: list[Bind], ranks: Sequence[Sequence[int]]) -> tuple[Bind, ...]:
+    """Binds that an optional rule ranks, among their own places, by that rank."""
+    ranked = [at for at, rank in enumerate(ranks) if rank]
     ordered = list(binds)
-    for at, source in zip(aligned, order, strict=True):
+    for at, source in zip(ranked, sorted(ranked, key=lambda at: list(ranks[at])), strict=True):
         ordered[at] = binds[source]
     return tuple(ordered)
 
 
-def _zones(problem: Problem, place: Place) -> tuple[ZoneShare, ...]:
-    if not place.zones or problem.zones is None:
-        return ()
-    return problem.zones.shares(int(problem.zones.row_of[place.node]), place.zones)
+def _rank(problem: Problem, place: Place) -> Sequence[int]:
+    """When a bind is carried out, by the first optional rule that says so; empty where it does not matter."""
+    granting = (rule for rule in problem.rules if rule.kind in place.grants)
+    return next(filter(None, (rule.bind_order(place.grants[rule.kind]) for rule in granting)), ())
+
+
+def _fields(problem: Problem, place: Place) -> dict[str, Any]:
+    """Fields of a bind or move that show what optional rules grant."""
+    granting = (rule for rule in problem.rules if rule.kind in place.grants)
+    return {
+        key: value for rule in granting for key, value in rule.plan_fields(place.node, place.grants[rule.kind]).items()
+    }
 
 
 def _labelled(place: Place, labels: Labels) -> tuple[int, ...]:
@@ -200,9 +205,9 @@ def _moves(
                 devices,
                 cause.helps(problem),
                 cause.action,
-                _zones(problem, place),
                 message=texts.text(pod, cause.action, tuple(cause.gangs)),
                 link=link,
+                **_fields(problem, place),
             )
         )
     return tuple(moves)

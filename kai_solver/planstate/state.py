@@ -6,11 +6,12 @@ left. A pod that fits ``idle`` and ``future`` can be bound at once; one that fit
 """
 
 import bisect
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import islice
-from typing import NamedTuple
+from types import MappingProxyType
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,11 +22,9 @@ from kai_solver.planstate.devices import best_ones, choose_devices
 from kai_solver.planstate.neighbours import Neighbours, running_pods
 from kai_solver.planstate.overload import Overload
 from kai_solver.planstate.workload_spread import WorkloadSpread, admitting, is_kept
-from kai_solver.planstate.zones import ZoneLedger
 from kai_solver.problem import Leaf, Problem
 from kai_solver.problem.charges import Charge, charge
 from kai_solver.problem.gangs import leaf_positions
-from kai_solver.problem.zones import ZoneTake
 from kai_solver.units import MILLI, PODS
 from kai_solver.units.shares import PARTS_OF_MILLI, WHOLE, floor_milli
 
@@ -33,15 +32,19 @@ IntArray = NDArray[np.int64]
 BoolArray = NDArray[np.bool_]
 
 
+Grants = Mapping[str, Any]
+NO_GRANTS: Grants = MappingProxyType({})
+
+
 class Place(NamedTuple):
-    """Where a pod is to run: node, devices and parts of each, whether it can be bound now, cost, NUMA zones."""
+    """Where a pod is to run: node, devices and parts of each, whether it can be bound now, cost, grants by rule."""
 
     node: int
     devices: tuple[int, ...]
     parts: int
     now: bool
     charge: Charge
-    zones: ZoneTake = ()
+    grants: Grants = NO_GRANTS
 
 
 @dataclass(slots=True)
@@ -83,10 +86,10 @@ class State:
         self.journal: list[tuple[str, int, Place | None]] = []
         self.beside = Neighbours(problem)
         self.affinity, self.present = self.beside.affinity, self.beside.present
-        self.zones = ZoneLedger(problem, problem.zones) if problem.zones is not None else None
         self.workload_spread = WorkloadSpread(problem)
         ledgers = (facts.ledger(self) for facts in problem.rules)
         self.rules = tuple(ledger for ledger in ledgers if ledger is not None)
+        self.granting = {rule.kind: rule for rule in self.rules if rule.grants}
         self.by_device = any(rule.by_device for rule in self.rules)
         self.overload = Overload(problem)
         self._plain: dict[int, bool] = {}
@@ -97,7 +100,7 @@ class State:
     # -- steps -------------------------------------------------------------------------------------------------
 
     def put(
-        self, pod: int, node: int, *, now: bool, wanted: tuple[int, ...] = (), wanted_zones: ZoneTake = ()
+        self, pod: int, node: int, *, now: bool, wanted: tuple[int, ...] = (), wanted_grants: Grants = NO_GRANTS
     ) -> Place:
         """Give ``pod`` a place on ``node``; the caller knows that it fits. What is ``wanted`` is taken if free.
 
@@ -113,8 +116,11 @@ class State:
             wanted = wanted or problem.held_devices.get(pod, ())
         devices = choose_devices(self, node, shape, parts, wanted, now=now) if gpu.devices else ()
         cost = charge(problem.pods[pod], problem.nodes[node].gpu_memory_mib)
-        zones = self.zones.choose(pod, node, wanted_zones, now=now) if self.zones is not None else ()
-        self._apply_put(pod, place := Place(node, devices, parts, now, cost, zones))
+        grants = NO_GRANTS
+        for name, rule in self.granting.items():
+            grant = rule.grant(pod, node, wanted_grants.get(name), now=now)
+            grants = grants if grant is None else {**grants, name: grant}
+        self._apply_put(pod, place := Place(node, devices, parts, now, cost, grants))
         self.journal.append(("put", pod, place))
         return place
 
@@ -133,9 +139,7 @@ class State:
     def adds_up(self, shape: int) -> bool:
         """True where a node has room for one more pod of ``shape`` with each that leaves it, whatever else is asked."""
         gpu = self.problem.shapes.shapes[shape].gpu
-        is_whole = gpu.is_whole or not gpu.devices
-        is_whole = is_whole and all(rule.adds_up(shape) for rule in self.rules)
-        return is_whole and (self.zones is None or not self.zones.is_aligned(shape))
+        return (gpu.is_whole or not gpu.devices) and all(rule.adds_up(shape) for rule in self.rules)
 
     def is_linked(self, shape: int) -> bool:
         """True for shapes of several whole GPUs, but not all, of some node whose links make a difference."""
@@ -291,8 +295,8 @@ class State:
             self.device_future[node, device] += sign * place.parts
             if place.now:
                 self.device_idle[node, device] += sign * place.parts
-        if place.zones and self.zones is not None:
-            self.zones.shift(node, place.zones, sign, now=place.now)
+        for name, grant in place.grants.items():
+            self.granting[name].take(node, grant, -sign, now=place.now)
         self._share(pod, node, place.devices, -sign, now=place.now)
         self.workload_spread.shift(pod, node, -sign)
         for rule in self.rules:
@@ -326,8 +330,6 @@ class State:
             for device in held_devices:
                 self.device_future[node, device] += sign * parts
             self._share(pod, node, held_devices, -sign, now=False)
-        if self.zones is not None:
-            self.zones.shift(node, self.zones.held(pod), sign, now=False)
         self._note(node, gpus=bool(held_devices))
 
     def _share(self, pod: int, node: int, devices: tuple[int, ...], sign: int, *, now: bool) -> None:
@@ -490,9 +492,7 @@ class State:
                 return False
         if any(self.future[r, node] < amount and r not in excused for r, amount in self.asked[shape]):
             return False
-        if not all(rule.has_room_at_origin(pod) for rule in self.rules):
-            return False
-        return self.zones is None or self.zones.has_room_at_origin(pod)
+        return all(rule.has_room_at_origin(pod) for rule in self.rules)
 
     def _has_slots(self, pod: int, node: int, held_devices: tuple[int, ...]) -> bool:
         """True where the reservation pods of the devices that ``pod`` would share again find pod slots too."""

@@ -1,8 +1,9 @@
 """Units that could leave, what that would cost, and where they are now."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,7 +15,6 @@ from kai_solver.planstate.holdings import HoldRows
 from kai_solver.planstate.state import State
 from kai_solver.planstate.victim_order import victim_ranks
 from kai_solver.problem import GangShape, Leaf, TreeNode
-from kai_solver.problem.zones import ZoneTake
 
 FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.int64]
@@ -25,12 +25,12 @@ IMPOSSIBLE = float("inf")
 
 @dataclass(frozen=True, slots=True)
 class Hold:
-    """What one unit holds on one node: resources, (device, milli) pairs, a device for each share, known NUMA zones."""
+    """What one unit holds on one node: resources, (device, milli) pairs, a device for each share, grants by rule."""
 
     request: tuple[int, ...]
     devices: tuple[tuple[int, int], ...]
     shares: tuple[int, ...]
-    zones: ZoneTake
+    grants: Mapping[str, Sequence[Any]]
 
 
 class VictimPool:
@@ -326,7 +326,7 @@ class VictimPool:
         problem, places = self.state.problem, self.state.places
         request = [0] * problem.snapshot.schema.size
         devices: list[tuple[int, int]] = []
-        zones: list[tuple[int, tuple[int, ...]]] = []
+        grants: dict[str, list[Any]] = {}
         shares: list[int] = []
         for pod in self.units[unit].pods:
             if self.node_of(pod) != node:
@@ -339,9 +339,11 @@ class VictimPool:
             parts = place.parts if place is not None else int(problem.shapes.parts(shape)[node])
             devices.extend((device, parts) for device in held_devices)
             shares.extend(held_devices if problem.pods[pod].gpu.is_shared else ())
-            if self.state.zones is not None:
-                zones.extend(place.zones if place is not None else self.state.zones.held(pod))
-        return Hold(tuple(request), tuple(devices), tuple(shares), tuple(zones))
+            for name, rule in self.state.granting.items():
+                grant = place.grants.get(name) if place is not None else rule.held(pod)
+                if grant is not None:
+                    grants.setdefault(name, []).append(grant)
+        return Hold(tuple(request), tuple(devices), tuple(shares), grants)
 
 
 def part_of_unit(gang: GangShape, pods: tuple[int, ...], active: list[list[int]]) -> Part:

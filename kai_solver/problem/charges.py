@@ -3,8 +3,10 @@
 from collections.abc import Iterable
 
 from kai_solver.domain import Pod
-from kai_solver.problem.alignment import BEYOND
 from kai_solver.units import CPU, MEMORY
+
+BEYOND = 1 << 50
+"""More of anything than a node has (1 PiB, 10^12 cores): larger requests are cut to it: sums stay in 64 bits."""
 
 Charge = tuple[int, int, int]
 """What a queue pays: cpu milli, memory bytes, GPU milli."""

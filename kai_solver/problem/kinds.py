@@ -13,12 +13,12 @@ class Kinds:
 
     Parameters
     ----------
-    aligned
-        Some node has NUMA zones that count: QoS class and containers tell pods apart.
+    by_container
+        Some optional rule looks into pods: QoS class and containers tell them apart.
     """
 
-    def __init__(self, *, aligned: bool) -> None:
-        self.aligned = aligned
+    def __init__(self, *, by_container: bool) -> None:
+        self.by_container = by_container
         self.samples: list[Pod] = []
         self._numbers: dict[_Key, int] = {}
         # Importers share Constraints objects: identity is a cheap first key, hashing them deeply costs 10 µs.
@@ -32,7 +32,7 @@ class Kinds:
 
     def kind(self, pod: Pod) -> int:
         """Kind of ``pod``."""
-        if self.aligned:
+        if self.by_container:
             return self._number(pod)
         # Importers share requests and constraints: whose parts are the same objects is known without hashing them.
         parts = id(pod.request), id(pod.gpu), id(pod.constraints), pod.quota_gpu_milli
@@ -45,7 +45,7 @@ class Kinds:
         gpu = pod.gpu
         known = self._by_identity.get(id(pod.constraints))
         rules = self._rules(pod.constraints) if known is None else known[1]
-        guaranteed, containers = (pod.guaranteed, pod.containers) if self.aligned else (False, ())
+        guaranteed, containers = (pod.guaranteed, pod.containers) if self.by_container else (False, ())
         key = (rules, pod.request, gpu, pod.quota_gpu_milli, guaranteed, containers)
         kind = self._numbers.get(key)
         if kind is None:

@@ -17,6 +17,7 @@ from kai_solver.problem.kinds import Kinds
 from kai_solver.problem.known_pods import KnownPods
 from kai_solver.problem.node_table import NodeTable, survey
 from kai_solver.problem.occupancy import Occupancy
+from kai_solver.problem.rules import installed_rules
 from kai_solver.problem.tenancy import Tenancy
 
 if TYPE_CHECKING:
@@ -83,10 +84,10 @@ class Memo:
 
     def kinds(self, snapshot: Snapshot) -> Kinds:
         """Kinds of pods met so far; new ones if most of them are of pods that left."""
-        aligned = any(node.numa is not None for node in snapshot.nodes)
+        by_container = any(rule.looks_into_pods(snapshot.nodes) for rule in installed_rules())
         known = self._kinds
-        if known is None or known.aligned is not aligned or known.size > 2 * self._first_size + _SPARE:
-            known = self._kinds = Kinds(aligned=aligned)
+        if known is None or known.by_container is not by_container or known.size > 2 * self._first_size + _SPARE:
+            known = self._kinds = Kinds(by_container=by_container)
         return known
 
     def tenants(self, snapshot: Snapshot, node_table: NodeTable, kinds: Kinds) -> tuple[KnownPods, Occupancy]:

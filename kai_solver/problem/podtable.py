@@ -13,8 +13,8 @@ from kai_solver.problem.known_pods import KnownPods
 from kai_solver.problem.node_table import NodeTable
 from kai_solver.problem.podrules import Labels, PodRules
 from kai_solver.problem.rows import GangRow
+from kai_solver.problem.rules import surveyed
 from kai_solver.problem.shapes import ShapeTable, Style
-from kai_solver.problem.zones import zone_table
 
 
 class Load(NamedTuple):
@@ -56,9 +56,8 @@ class PodTable:
         self._met = dict.fromkeys(self.kinds)
         self._cost = {kind: charge(kinds.samples[kind], node_table.min_memory_mib) for kind in self._met}
         rules = self._rules()
-        self.shapes = ShapeTable(
-            node_table.nodes, node_table.predicates, rules, zone_table(node_table.nodes, snapshot.schema)
-        )
+        surveys = surveyed(node_table.nodes, snapshot.schema)
+        self.shapes = ShapeTable(node_table.nodes, node_table.predicates, rules, surveys)
         self.gangs: list[GangShape] = []
         self.outside: dict[str, tuple[Gang, str]] = {}
         self._families: dict[tuple[str, Placement], int] = {}

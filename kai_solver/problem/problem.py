@@ -11,19 +11,15 @@ from kai_solver.domain import Gang, Node, Pod, Policy, Snapshot, with_moves
 from kai_solver.fairness import QueueTree, ReclaimRight, allocatable_share, fair_share
 from kai_solver.leftover import Outlook
 from kai_solver.predicates import NodePredicates
-from kai_solver.problem.alignment import BEYOND
 from kai_solver.problem.budgets import Budgets, budgets_of
-from kai_solver.problem.charges import Charge
+from kai_solver.problem.charges import BEYOND, Charge
 from kai_solver.problem.fabric import Fabric, fabric_of
 from kai_solver.problem.gangs import GangShape
-from kai_solver.problem.kinds import Kinds
-from kai_solver.problem.known_pods import KnownPods
 from kai_solver.problem.memo import Memo
 from kai_solver.problem.node_table import NodeTable
 from kai_solver.problem.podtable import PodTable
 from kai_solver.problem.rules import RuleFacts, prepared
 from kai_solver.problem.shapes import ShapeTable
-from kai_solver.problem.zones import ZoneTable
 from kai_solver.topology import DomainTree
 
 BoolArray = NDArray[np.bool_]
@@ -63,8 +59,6 @@ class Problem:
         (Q, 3) fair share and allocatable share; fixed within the cycle as in KAI.
     gangs
         Gangs of known leaf queues. ``outside``: the others (set aside, unknown queue, not a leaf), with the reason.
-    zones
-        NUMA zones; None where no node has any that count.
     outlook
         What is left over is worth so much; None where the model packs and spreads by what is free.
     budgets
@@ -114,7 +108,6 @@ class Problem:
     gangs: tuple[GangShape, ...]
     outside: dict[str, tuple[Gang, str]]
     domains: dict[str, DomainTree] = field(default_factory=dict)
-    zones: ZoneTable | None = None
     outlook: Outlook | None = None
     budgets: Budgets | None = None
     devices: IntArray = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
@@ -160,7 +153,7 @@ def build_problem(snapshot: Snapshot, memo: Memo | None = None) -> Problem:
     snapshot = memo.ruled(with_moves(snapshot))
     node_table, tree, kinds = memo.node_table(snapshot), memo.tree(snapshot), memo.kinds(snapshot)
     known_pods, occupancy = memo.tenants(snapshot, node_table, kinds)
-    table = _pod_table(snapshot, known_pods, kinds, node_table, tree)
+    table = PodTable(snapshot, known_pods, kinds, node_table, tree)
     held, releasing = occupancy.held_with_reservations()
     device_free, device_releasing = occupancy.devices_to_be_had()
     devices_known = occupancy.devices_known & (node_table.gpus == node_table.usable)
@@ -199,7 +192,6 @@ def build_problem(snapshot: Snapshot, memo: Memo | None = None) -> Problem:
         gangs=tuple(table.gangs),
         outside=table.outside,
         domains=node_table.domains,
-        zones=table.shapes.zones,
         budgets=budgets_of(snapshot, table.pods, len(table.pods) - len(snapshot.foreign)),
         devices=node_table.gpus,
         devices_known=devices_known,
@@ -210,16 +202,6 @@ def build_problem(snapshot: Snapshot, memo: Memo | None = None) -> Problem:
     rules = prepared(problem)
     memo.problem = replace(problem, rules=rules) if rules else problem
     return memo.problem
-
-
-def _pod_table(
-    snapshot: Snapshot, known_pods: KnownPods, kinds: Kinds, node_table: NodeTable, tree: QueueTree
-) -> PodTable:
-    """Pods by number; those that run have taken their NUMA zones."""
-    table = PodTable(snapshot, known_pods, kinds, node_table, tree)
-    if table.shapes.zones is not None:
-        table.shapes.zones.occupy(table.pods, table.pod_node)
-    return table
 
 
 def _total(snapshot: Snapshot, node_table: NodeTable, table: PodTable) -> tuple[int, int, int]:

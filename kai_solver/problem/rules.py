@@ -25,8 +25,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from kai_solver.domain import RULE_GROUP, Blocker, Reason, Snapshot, loaded_rule, rule_names
+from kai_solver.domain import RULE_GROUP, Blocker, Node, Pod, Reason, Snapshot, loaded_rule, rule_names
 from kai_solver.errors import InternalError
+from kai_solver.units import ResourceSchema
 
 if TYPE_CHECKING:
     from kai_solver.problem.problem import Problem
@@ -55,10 +56,13 @@ class Ledger:
         That of its facts.
     by_device
         Whether it matters which devices of its node a pod has: one that stays on its node keeps its own.
+    grants
+        Whether pods get something of their node beside resources and devices: ``grant`` says what.
     """
 
     kind: str = ""
     by_device: bool = False
+    grants: bool = False
 
     # -- nodes and counts --------------------------------------------------------------------------------------------
 
@@ -85,6 +89,10 @@ class Ledger:
         """(N,) nodes that pods of ``shape`` take only where they fit no other that is as good; None: none."""
         return None
 
+    def score(self, shape: int, nodes: IntArray, /) -> IntArray | None:
+        """(K,) of ``nodes``, from 0 to 100, by how well they suit one more pod of ``shape``; None: all do."""
+        return None
+
     # -- steps -------------------------------------------------------------------------------------------------------
 
     def place(self, shape: int, pod: int, node: int, count: int, sign: int, *, now: bool) -> None:
@@ -108,6 +116,9 @@ class Ledger:
         """What `RuleFacts.lacks` has to know of the plan so far; it is kept, so it must be a copy."""
         return None
 
+    def take(self, node: int, grant: Any, sign: int, *, now: bool) -> None:
+        """A pod with ``grant`` is to be on ``node`` (+1), or no longer (-1). ``now``: it starts there at once."""
+
     def may_start(self, shape: int, pod: int, node: int, /) -> bool:
         """False where ``pod`` has to wait on ``node`` although there is room for it now."""
         return True
@@ -124,7 +135,23 @@ class Ledger:
         """Whether the plan so far keeps the rule."""
         return True
 
-    # -- devices of a node -------------------------------------------------------------------------------------------
+    # -- what pods get of a node -------------------------------------------------------------------------------------
+
+    def grant(self, pod: int, node: int, wanted: Any, *, now: bool) -> Any:
+        """What ``pod`` gets of ``node``, which has room for it: ``wanted`` where that is free; None: nothing."""
+        return None
+
+    def is_free(self, node: int, grant: Any, /) -> bool:
+        """True where ``grant`` could be had on ``node`` at once."""
+        return True
+
+    def held(self, pod: int, /) -> Any:
+        """What a running pod was granted, as far as known; None: nothing."""
+        return None
+
+    def free(self) -> Any:
+        """What is free of what the rule grants, as `RuleFacts.free` says it."""
+        return None
 
     def chooses_devices(self, shape: int, /) -> bool:
         """Whether no devices but those that ``devices`` names will do for pods of ``shape``."""
@@ -222,12 +249,15 @@ class RuleFacts:
         solved in parts.
     limits_nodes
         Whether its element is about what nodes have room for, as a resource's is: then it has a place.
+    is_monotone
+        Whether a pod that asks for no more than another fits by the rule wherever that one does.
     """
 
     name: str = ""
     kind: str = ""
     ties: bool = True
     limits_nodes: bool = False
+    is_monotone: bool = True
 
     def ledger(self, state: Any, /) -> Ledger | None:
         """What it counts in a working state; None where rows and bounds alone keep it.
@@ -242,6 +272,36 @@ class RuleFacts:
     def exempt(self, problem: "Problem", /) -> frozenset[int]:
         """Running pods that do not keep the rule where they are: they may stay, and no count of room has them."""
         return frozenset()
+
+    def overcommitted(self, problem: "Problem", /) -> BoolArray | None:
+        """(N,) nodes on which running pods hold more than there is by the rule; None: none."""
+        return None
+
+    def uncounted(self, problem: "Problem", /) -> BoolArray | None:
+        """(N,) nodes of which `limit` does not say whether the running pods have room there; None: none."""
+        return None
+
+    # -- what pods get of a node -------------------------------------------------------------------------------------
+
+    def held(self, pod: int, /) -> Any:
+        """As `Ledger.held`."""
+        return None
+
+    def keeps(self, pod: int, grant: Any, /) -> bool:
+        """Whether a running ``pod`` that is placed on its own node with ``grant`` (None: nothing) stays as it is."""
+        return True
+
+    def free(self, problem: "Problem", lifted: Iterable[int], /) -> Any:
+        """What is free of what the rule grants without the running pods ``lifted``, for its rows in the model."""
+        return None
+
+    def plan_fields(self, node: int, grant: Any, /) -> Mapping[str, Any]:
+        """Fields of `domain.Bind` and `domain.Move` that show ``grant``."""
+        return {}
+
+    def bind_order(self, grant: Any, /) -> Sequence[int]:
+        """Binds with a grant are carried out in this order, among their own places; empty: it does not matter."""
+        return ()
 
     # -- model -------------------------------------------------------------------------------------------------------
 
@@ -308,6 +368,21 @@ class RuleFacts:
         return ""
 
 
+class Survey:
+    """What one rule tells pods apart by, with the nodes of one cycle."""
+
+    def trait(self, pod: Pod, /) -> Hashable | None:
+        """Equal for pods that the rule does not tell apart; None: nothing.
+
+        It may depend on the pod's request, GPUs, QoS class and containers.
+        """
+        return None
+
+    def refuses(self, trait: Any, /) -> BoolArray:
+        """(N,) nodes that could not take a pod with ``trait`` by the rule even if they were empty."""
+        raise NotImplementedError
+
+
 class Rule:
     """One installed rule.
 
@@ -326,6 +401,14 @@ class Rule:
     def setting_fault(self, text: str, /) -> str:
         """What is wrong with ``text`` as a queue's setting of this rule, with the cure; empty where nothing is."""
         return f"rule {self.name} has no settings. Remove it"
+
+    def looks_into_pods(self, nodes: Sequence[Node], /) -> bool:
+        """Whether QoS class and containers of pods may matter on ``nodes``."""
+        return False
+
+    def survey(self, nodes: Sequence[Node], schema: ResourceSchema, /) -> Survey | None:
+        """What tells pods apart; None where that is nothing. `Problem.shapes` has it by name of the rule."""
+        return None
 
     def prepare(self, problem: "Problem", /) -> RuleFacts | None:
         """The facts of this cycle; None where no object uses the rule. ``problem.rules`` is not filled yet."""
@@ -349,6 +432,12 @@ def installed_rules() -> tuple[Rule, ...]:
             raise InternalError(f"entry point {name} of {RULE_GROUP} is not a Rule of that name")
         found.append(rule)
     return tuple(found)
+
+
+def surveyed(nodes: Sequence[Node], schema: ResourceSchema) -> dict[str, Survey]:
+    """Surveys of the rules that tell pods apart, by name."""
+    every = ((rule.name, rule.survey(nodes, schema)) for rule in installed_rules())
+    return {name: survey for name, survey in every if survey is not None}
 
 
 def prepared(problem: "Problem") -> tuple[RuleFacts, ...]:

@@ -1,19 +1,25 @@
 """Shapes: pods that no rule of placement can tell apart are one shape."""
 
+from collections.abc import Hashable, Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 
 import numpy as np
 from numpy.typing import NDArray
 
 from kai_solver.domain import Constraints, Container, GpuRequest, Node, Pod, Strategy
 from kai_solver.predicates import NodePredicates
-from kai_solver.problem.alignment import BEYOND, Alignment, alignment_of
+from kai_solver.problem.charges import BEYOND
 from kai_solver.problem.podrules import Labels, PodRules
-from kai_solver.problem.zones import ZoneTable
+from kai_solver.problem.rules import Survey
 from kai_solver.units import Vector
 
 BoolArray = NDArray[np.bool_]
 IntArray = NDArray[np.int64]
+
+
+Traits = tuple[tuple[str, Hashable], ...]
+NO_SURVEYS: Mapping[str, Survey] = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,18 +27,21 @@ class Shape:
     """What a pod asks of a node.
 
     ``affinity_labels`` is empty unless the pod carries rules between pods, or such a rule speaks of it: only then do
-    its namespace, and the labels that rules look at, tell it from its likes. ``alignment`` is None where no node has
-    NUMA zones that count. ``nodes``, ``devices``: packed or spread;
-    ``devices`` is of shared GPUs only.
+    its namespace, and the labels that rules look at, tell it from its likes. ``traits``: by name of an optional rule,
+    what else it tells pods apart by. ``nodes``, ``devices``: packed or spread; ``devices`` is of shared GPUs only.
     """
 
     request: Vector
     gpu: GpuRequest
     constraints: Constraints
     affinity_labels: tuple[tuple[str, str], ...] = ()
-    alignment: Alignment | None = None
+    traits: Traits = ()
     nodes: Strategy = "binpack"
     devices: Strategy = "binpack"
+
+    def trait(self, rule: str) -> Hashable | None:
+        """What the optional rule of that name tells the pods apart by; None where that is nothing."""
+        return next((trait for name, trait in self.traits if name == rule), None)
 
     @property
     def relates_to_pods(self) -> bool:
@@ -46,25 +55,29 @@ Style = tuple[Strategy, Strategy]
 PACKED: Style = ("binpack", "binpack")
 
 
-def shape_of(pod: Pod, labels: Labels = (), alignment: Alignment | None = None, style: Style = PACKED) -> Shape:
+def shape_of(pod: Pod, labels: Labels = (), traits: Traits = (), style: Style = PACKED) -> Shape:
     """The shape of ``pod``; ``labels`` as ``PodRules`` tells."""
     request = pod.request if max(pod.request) <= BEYOND else tuple(min(amount, BEYOND) for amount in pod.request)
     nodes, devices = style[0], style[1] if pod.gpu.is_shared else "binpack"
-    return Shape(request, pod.gpu, pod.constraints, labels, alignment, nodes, devices)
+    return Shape(request, pod.gpu, pod.constraints, labels, traits, nodes, devices)
 
 
 class ShapeTable:
     """Shapes by index, with the nodes that admit each, computed once and only when asked for."""
 
     def __init__(
-        self, nodes: tuple[Node, ...], predicates: NodePredicates, rules: PodRules, zones: ZoneTable | None = None
+        self,
+        nodes: tuple[Node, ...],
+        predicates: NodePredicates,
+        rules: PodRules,
+        surveys: Mapping[str, Survey] = NO_SURVEYS,
     ) -> None:
         self._rules = rules
         self.shapes: list[Shape] = []
-        self.zones = zones
+        self.surveys = surveys
         self._index: dict[Shape, int] = {}
-        self._by_parts: dict[tuple[int, Labels, Vector, GpuRequest, Alignment | None, Style], int] = {}
-        self._alignments: dict[tuple[Vector, GpuRequest, bool, tuple[Container, ...]], Alignment | None] = {}
+        self._by_parts: dict[tuple[int, Labels, Vector, GpuRequest, Traits, Style], int] = {}
+        self._traits: dict[tuple[Vector, GpuRequest, bool, tuple[Container, ...]], Traits] = {}
         self._masks: dict[int, BoolArray] = {}
         self._millis: dict[int, IntArray] = {}
         self._parts: dict[int, IntArray] = {}
@@ -75,19 +88,20 @@ class ShapeTable:
         """Index of the pod's shape, added when new."""
         c = pod.constraints
         labels = self._rules.labels_of(pod)
-        alignment = self._alignment(pod) if self.zones is not None else None
+        traits = self._traits_of(pod) if self.surveys else ()
         # Importers share Constraints objects, so identity is a cheap first key: hashing them deeply costs 10 µs.
-        parts = (id(c), labels, pod.request, pod.gpu, alignment, style)
+        parts = (id(c), labels, pod.request, pod.gpu, traits, style)
         found = self._by_parts.get(parts)
         if found is None:
-            found = self._by_parts[parts] = self._intern(shape_of(pod, labels, alignment, style))
+            found = self._by_parts[parts] = self._intern(shape_of(pod, labels, traits, style))
         return found
 
-    def _alignment(self, pod: Pod) -> Alignment | None:
+    def _traits_of(self, pod: Pod) -> Traits:
         key = (pod.request, pod.gpu, pod.guaranteed, pod.containers)
-        if key not in self._alignments and self.zones is not None:
-            self._alignments[key] = alignment_of(pod, self.zones.schema)
-        return self._alignments[key]
+        if key not in self._traits:
+            found = ((name, survey.trait(pod)) for name, survey in self.surveys.items())
+            self._traits[key] = tuple((name, trait) for name, trait in found if trait is not None)
+        return self._traits[key]
 
     def _intern(self, shape: Shape) -> int:
         found = self._index.get(shape)
@@ -99,16 +113,16 @@ class ShapeTable:
     def mask(self, shape: int) -> BoolArray:
         """(N,) True where the nodes' own properties admit the shape (not capacity, not other pods).
 
-        That a node's zones could not align it even if they were empty is such a property.
+        That a node could not take it by an optional rule even if it were empty is such a property.
         """
         found = self._masks.get(shape)
         if found is None:
-            constraints, alignment = self.shapes[shape].constraints, self.shapes[shape].alignment
+            constraints = self.shapes[shape].constraints
             found = self._predicates.node_mask(constraints)
             if constraints.blocked:
                 found = np.zeros_like(found)
-            if self.zones is not None and alignment is not None:
-                found = found & ~self.zones.refuses(alignment)
+            for name, trait in self.shapes[shape].traits:
+                found = found & ~self.surveys[name].refuses(trait)
             self._masks[shape] = found
         return found
 

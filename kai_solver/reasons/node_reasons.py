@@ -17,7 +17,6 @@ from kai_solver.placement.node_caps import NodeCaps
 from kai_solver.planstate.state import State
 from kai_solver.problem import Problem, Shape
 from kai_solver.problem.charges import charge
-from kai_solver.problem.zones import NOT_ALIGNED
 from kai_solver.units import CPU, GPU, MEMORY, MILLI, PODS, humanized
 from kai_solver.units.go_text import CORES, GB
 from kai_solver.units.shares import WHOLE
@@ -157,17 +156,7 @@ def _by_rules(state: State, pod: int, shape: Shape, left: BoolArray) -> Counter[
         if closed is not None:
             counts.update(rule.reasons(problem.pod_shape[pod], pod, closed))
             left = left & ~closed
-    counts[NOT_ALIGNED] += _unaligned(state, shape, left)
     return counts
-
-
-def _unaligned(state: State, shape: Shape, left: BoolArray) -> int:
-    """Nodes that have enough in all, but in no zones that their Topology Manager would take the pod into."""
-    ledger, alignment = state.zones, shape.alignment
-    if ledger is None or alignment is None:
-        return 0
-    rows = [row for row, node in enumerate(ledger.table.nodes) if left[node] and ledger.table.binding[row]]
-    return sum(ledger.table.align(alignment, row, ledger.future[row]) is None for row in rows)
 
 
 def _reservations(state: State, shape: int) -> IntArray:

@@ -185,11 +185,11 @@ def _put(state: State, fits: FitTable, pod: int, decision: Decision, *, later: b
     if ever[node] <= 0 or not state.keeps_devices(pod, node):
         raise InternalError("a pod does not fit its place")
     wanted: tuple[int, ...] = ()
-    zones = decision.zones.get(pod, ())
+    grants = decision.grants.get(pod, {})
     starts = bool(now[node] > 0) and not later
     if _is_named(state, pod, node, decision):
         wanted = _own_devices(state, pod, node, decision, now=starts)
         starts = starts and bool(wanted)
         wanted = wanted or _own_devices(state, pod, node, decision, now=False)
-    starts = starts and (state.zones is None or state.zones.are_free(node, zones))
-    state.put(pod, node, now=starts, wanted=wanted, wanted_zones=zones)
+    starts = starts and all(state.granting[name].is_free(node, grant) for name, grant in grants.items())
+    state.put(pod, node, now=starts, wanted=wanted, wanted_grants=grants)

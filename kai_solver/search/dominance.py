@@ -60,9 +60,9 @@ def _levels(part: Part) -> Levels | None:
 
 
 def _is_harder(problem: Problem, mine: int, theirs: int) -> bool:
-    """Would one of ``theirs`` fit wherever one of shape ``mine`` does? NUMA zones may take more and refuse less."""
+    """Would one of ``theirs`` fit wherever one of shape ``mine`` does? Some rules may refuse the smaller pod alone."""
     table = problem.shapes
-    if table.zones is not None:
+    if not all(rule.is_monotone for rule in problem.rules):
         return False
     one, other = table.shapes[mine], table.shapes[theirs]
     same_kind = replace(one.gpu, devices=other.gpu.devices) == other.gpu and one.gpu.devices >= other.gpu.devices

@@ -102,10 +102,10 @@ class _Lifted:
         """Whether room and domains alone say where it may be."""
         state, problem = self.state, self.state.problem
         gang, shape = problem.gangs[problem.pod_gang[pod]], problem.pod_shape[pod]
-        is_aligned = state.zones is not None and state.zones.is_aligned(shape)
+        is_granted = any(not rule.is_plain(shape) for rule in state.granting.values())
         has_wishes = problem.predicates.has_preference(problem.shapes.shapes[shape].constraints)
         is_related = pod in problem.related or bool(problem.pods[pod].nominated_node)
-        is_free = not is_related and not has_wishes and not is_aligned
+        is_free = not is_related and not has_wishes and not is_granted
         return is_free and gang.family < 0 and problem.shapes.shapes[shape].nodes == "binpack"
 
     def _others(self, pod: int, asking: Asking) -> tuple[int, ...]:

@@ -5,6 +5,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from functools import cached_property
 from itertools import chain
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -110,8 +111,7 @@ class JointModelInput:
             },
             caps=tuple(self._caps(arrivals, movers)),
             surplus=tuple(surplus),
-            zone_free=self._lifted_zones(movers),
-            zones_of=self.problem.zones.held if self.problem.zones is not None else {},
+            free_of=self._lifted_grants(movers),
             spacings=tuple(self._spacings(arrivals, movers)),
             budgets=tuple(self._budgets(movers)),
         )
@@ -361,9 +361,9 @@ class JointModelInput:
         over: BoolArray = np.any(problem.capacity < problem.held - problem.releasing, axis=0)
         if problem.device_free.shape[1]:
             over |= np.any((problem.device_free + problem.device_releasing) < 0, axis=1)
-        zones = problem.zones
-        if zones is not None:
-            over[zones.nodes] |= np.any(zones.free + zones.releasing < 0, axis=(1, 2)) & zones.binding
+        for rule in problem.rules:
+            nodes = rule.overcommitted(problem)
+            over = over if nodes is None else over | nodes
         return over
 
     def _lift_origins(self, units: frozenset[int]) -> tuple[IntArray, IntArray]:
@@ -397,16 +397,12 @@ class JointModelInput:
         by_pod = np.array([owner, node, parts], dtype=np.int64).repeat(times, axis=1)
         return np.array([by_pod[0], by_pod[1], device, by_pod[2]])
 
-    def _lifted_zones(self, movers: Iterable[Mover]) -> IntArray | None:
-        """(M, Z, R) free of NUMA zones with ``movers`` and all that was placed in this cycle out of the way."""
-        zones = self.problem.zones
-        if zones is None:
-            return None
-        free: IntArray = zones.free + zones.releasing
-        for pod in (p for mover in movers for piece in mover.pieces for p in piece.pods):
-            for zone, amounts in zones.held.get(pod, ()):
-                free[zones.row_of[self.problem.pod_node[pod]], zone] += np.array(amounts, dtype=np.int64)
-        return free
+    def _lifted_grants(self, movers: Iterable[Mover]) -> dict[str, Any]:
+        """By rule that grants something, what is free without ``movers`` and all that was placed in this cycle."""
+        pods = [p for mover in movers for piece in mover.pieces for p in piece.pods]
+        return {
+            rule.kind: rule.free(self.problem, pods) for rule in self.problem.rules if rule.kind in self.state.granting
+        }
 
     def _lift_reservations(self, pods: list[int], free: IntArray) -> None:
         """Give back the pod slots of reservation pods on devices that no pod shares once ``pods`` have left."""

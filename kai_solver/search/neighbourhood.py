@@ -6,9 +6,9 @@ Gangs come whole: one that has a pod outside keeps all its places.
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from kai_solver.domain import SolverModel
 from kai_solver.model.joint import Mover
@@ -93,12 +93,11 @@ class LocalModelInput(JointModelInput):
             if pod not in state.gone:
                 state.evict(pod)
 
-    def _lifted_zones(self, movers: Iterable[Mover]) -> NDArray[np.int64] | None:
-        zones = self.state.zones
-        if zones is None:
-            return None
+    def _lifted_grants(self, movers: Iterable[Mover]) -> dict[str, Any]:
+        if not self.state.granting:
+            return {}
         mark = self.state.mark()
         self._lift_all(mover.unit for mover in movers)
-        free = zones.future.copy()
+        free = {name: rule.free() for name, rule in self.state.granting.items()}
         self.state.rollback(mark)
         return free

@@ -234,7 +234,7 @@ def _together(parts: Sequence[_Part]) -> Decision | None:
         every.preempted += one.preempted
         every.places |= one.places
         every.devices |= one.devices
-        every.zones |= one.zones
+        every.grants |= one.grants
     return every
 
 

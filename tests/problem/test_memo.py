@@ -43,8 +43,9 @@ from kai_solver.domain import (
 )
 from kai_solver.predicates import NodePredicates
 from kai_solver.problem import Memo, Problem, build_problem
+from kai_solver.problem.rules import RuleFacts
 from kai_solver.problem.shapes import ShapeTable
-from kai_solver.problem.zones import ZoneTable
+from kai_solver.rules.numa_zones.table import ZoneTable
 from kai_solver.units import MILLI, ResourceSchema
 
 GIB = 2**30
@@ -298,7 +299,7 @@ def plain(value: Any) -> Any:
         return [(plain(key), plain(entry)) for key, entry in value.items()]
     if isinstance(value, list | tuple):
         return [plain(entry) for entry in value]
-    if isinstance(value, ZoneTable):
+    if isinstance(value, RuleFacts | ZoneTable):
         return plain(vars(value))
     if is_dataclass(value) and not isinstance(value, Snapshot | Gang | Pod | Node | Queue | type):
         return {field.name: plain(getattr(value, field.name)) for field in fields(value)}

@@ -5,7 +5,6 @@ from collections.abc import Iterable, Mapping, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from kai_solver.actions.room.zones import zone_room
 from kai_solver.planstate.victims import Hold, VictimPool
 from kai_solver.units import GPU, PODS
 
@@ -28,12 +27,11 @@ class NodeRoom:
         self._need = [(r, a) for r, a in enumerate(spec.request) if a and r != GPU]
         self._gpu = spec.gpu
         self._milli: list[int] = self.state.problem.shapes.parts(shape).tolist()
-        self._zones = zone_room(pool, shape)
         asked = [rule.clearing(pool, shape, prices) for rule in self.state.rules]
         clearings = [clearing for clearing in asked if clearing is not None]
         self._by_devices = next((clearing for clearing in clearings if clearing.chooses_devices), None)
         self._clearings = [clearing for clearing in clearings if clearing is not self._by_devices]
-        self.is_exact = self._zones is None and not self._gpu.is_shared and not clearings
+        self.is_exact = not self._gpu.is_shared and not clearings
 
     def find(self, node: int, eligible: BoolArray) -> list[int] | None:
         """Units on ``node`` to leave so that one more pod fits; None where even all of them do not suffice."""
@@ -43,8 +41,6 @@ class NodeRoom:
         if not self._free_devices(node, sitters, chosen) or not self._free_resources(node, sitters, chosen):
             return None
         if not all(clearing.free(node, chosen, list(sitters)) for clearing in self._clearings):
-            return None
-        if self._zones is not None and not self._zones.free(node, chosen, list(sitters)):
             return None
         if len(chosen) > 1:
             self._prune(node, sitters, chosen)
@@ -218,9 +214,7 @@ class NodeRoom:
             rest = [u for u in chosen if u != unit]
             if not self._devices_suffice(node, sitters, rest) or self._lacks(node, sitters, rest):
                 continue
-            if not all(clearing.suffices(node, rest, list(sitters)) for clearing in self._clearings):
-                continue
-            if self._zones is None or self._zones.suffice(node, rest):
+            if all(clearing.suffices(node, rest, list(sitters)) for clearing in self._clearings):
                 del chosen[unit]
 
 

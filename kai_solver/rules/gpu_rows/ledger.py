@@ -14,7 +14,7 @@ from kai_solver.planstate.victims import VictimPool
 from kai_solver.problem import Problem
 from kai_solver.problem.rules import Ledger
 from kai_solver.rules.gpu_rows.clearing import RowClearing
-from kai_solver.rules.gpu_rows.problem import fitting_in_rows, needs_row
+from kai_solver.rules.gpu_rows.problem import KIND, fitting_in_rows, needs_row
 from kai_solver.rules.gpu_rows.words import no_row_text
 from kai_solver.units.shares import WHOLE
 
@@ -31,6 +31,8 @@ class RowLedger(Ledger):
     On a node where one stays no row is promised. A pod that comes to a node where a row is promised waits until the
     unidentified GPUs are free, so that its own are identified. ``is_required``: some pod cannot do without a row.
     """
+
+    kind = KIND
 
     def __init__(self, problem: Problem, state: State, unidentified: frozenset[int], *, is_required: bool) -> None:
         self._problem = problem

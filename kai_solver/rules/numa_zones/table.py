@@ -13,7 +13,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kai_solver.domain import Node, Pod, PodStatus, ZoneShare
-from kai_solver.problem.alignment import BEYOND, Alignment
+from kai_solver.problem.charges import BEYOND
+from kai_solver.problem.rules import Survey
+from kai_solver.rules.numa_zones.alignment import Alignment, alignment_of
 from kai_solver.units import ResourceSchema, Vector
 
 IntArray = NDArray[np.int64]
@@ -21,9 +23,6 @@ BoolArray = NDArray[np.bool_]
 
 ZoneTake = tuple[tuple[int, Vector], ...]
 """What one pod takes of its node's zones: (zone, amounts), ascending; empty: nothing that counts by zone."""
-
-NOT_ALIGNED = "node cannot NUMA-align the pod's resources under its Topology Manager policy"
-"""KAI's words, after any count of nodes."""
 
 MANY = 1 << 30
 _NEVER = -1
@@ -41,7 +40,7 @@ class _Widths:
         return _NEVER in self.together[row] or _NEVER in self.before[row]
 
 
-class ZoneTable:
+class ZoneTable(Survey):
     """Nodes whose zones count, by row (M of them), padded to Z zones.
 
     Attributes
@@ -89,6 +88,10 @@ class ZoneTable:
         self._widths: dict[Alignment, _Widths] = {}
         self._refuses: dict[Alignment, BoolArray] = {}
         self._spans: dict[Alignment, tuple[IntArray, BoolArray]] = {}
+
+    def trait(self, pod: Pod, /) -> Alignment | None:
+        """What of ``pod`` is aligned."""
+        return alignment_of(pod, self.schema)
 
     def occupy(self, pods: Sequence[Pod], pod_node: Sequence[int]) -> None:
         """Take what pods hold off ``free``. Where a zone's free amounts were reported, theirs are off already."""
@@ -158,7 +161,7 @@ class ZoneTable:
         found[~asks.any(axis=1)] = 0
         return found
 
-    def refuses(self, alignment: Alignment) -> BoolArray:
+    def refuses(self, alignment: Alignment, /) -> BoolArray:
         """(N,) True where the node could not align the pod even if it were empty."""
         found = self._refuses.get(alignment)
         if found is None:

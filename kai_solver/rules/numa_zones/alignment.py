@@ -10,10 +10,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from kai_solver.domain import Container, Pod
+from kai_solver.problem import Shape
+from kai_solver.problem.charges import BEYOND
 from kai_solver.units import CPU, GPU, MEMORY, MILLI, PODS, ResourceSchema, Vector
 
-BEYOND = 1 << 50
-"""More of anything than a node has (1 PiB, 10^12 cores): larger requests are cut to it: sums stay in 64 bits."""
+NAME = "numa"
+"""The rule, and its family of rows in the model."""
 
 _HUGE_PAGES = "hugepages-"
 
@@ -51,6 +53,12 @@ def alignment_of(pod: Pod, schema: ResourceSchema) -> Alignment | None:
     together = tuple(part for role, part in parts if role != "init" and any(part))
     before = tuple(part for role, part in parts if role == "init" and any(part))
     return Alignment(_effective(parts, schema.size), together, before)
+
+
+def alignment_in(shape: Shape) -> Alignment | None:
+    """What of the pods of ``shape`` is aligned."""
+    found = shape.trait(NAME)
+    return found if isinstance(found, Alignment) else None
 
 
 def _whole_request(pod: Pod) -> Vector:

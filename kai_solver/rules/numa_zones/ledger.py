@@ -1,0 +1,154 @@
+"""NUMA zones while a plan is made: what is free in each, now and later, and which ones a pod takes."""
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kai_solver.errors import InternalError
+from kai_solver.planstate.victims import VictimPool
+from kai_solver.problem import Problem
+from kai_solver.problem.rules import Ledger
+from kai_solver.rules.numa_zones.alignment import NAME, Alignment, alignment_in
+from kai_solver.rules.numa_zones.clearing import ZoneClearing
+from kai_solver.rules.numa_zones.table import MANY, ZoneTable, ZoneTake
+from kai_solver.rules.numa_zones.words import NOT_ALIGNED
+
+IntArray = NDArray[np.int64]
+BoolArray = NDArray[np.bool_]
+
+BEST = 100
+"""Score of a node that aligns the pod in one zone; n zones: a hundred by n, none: 0 (docs/kai-behaviour.md#scoring)."""
+
+
+class ZoneLedger(Ledger):
+    """``idle`` and ``future`` (M, Z, R): what is free now, and once everything has left that is leaving."""
+
+    kind = NAME
+    grants = True
+
+    def __init__(self, problem: Problem, table: ZoneTable) -> None:
+        self.table = table
+        self.idle: IntArray = table.free.copy()
+        self.future: IntArray = table.free + table.releasing
+        self._alignments: list[Alignment | None] = [alignment_in(shape) for shape in problem.shapes.shapes]
+        self._shape = problem.pod_shape
+        self._node = problem.pod_node
+
+    # -- nodes and counts --------------------------------------------------------------------------------------------
+
+    def is_plain(self, shape: int, /) -> bool:
+        """True for pods that are not aligned."""
+        return self._alignments[shape] is None
+
+    def adds_up(self, shape: int, /) -> bool:
+        """A pod may leave room in one zone and not in another."""
+        return self._alignments[shape] is None
+
+    def limits(self, shape: int, /) -> bool:
+        """True where zones may count for pods of ``shape``."""
+        return self._alignments[shape] is not None
+
+    def limit(self, shape: int, nodes: IntArray, now: IntArray, later: IntArray, /) -> None:
+        """To the pods that find zones."""
+        alignment = self._alignments[shape]
+        rows = self.table.row_of[nodes]
+        at = np.flatnonzero(rows >= 0)
+        if alignment is None or not len(at):
+            return
+        rows, most = rows[at], np.minimum(later[at], MANY)
+        later[at] = np.minimum(later[at], self.table.counts(alignment, rows, self.future, most))
+        present = np.minimum(self.idle, self.future)
+        now[at] = np.minimum(now[at], self.table.counts(alignment, rows, present, np.minimum(now[at], most)))
+
+    def score(self, shape: int, nodes: IntArray, /) -> IntArray | None:
+        """100 by the zones that one more pod would lie in; 0 where it is not aligned."""
+        alignment = self._alignments[shape]
+        if alignment is None:
+            return None
+        spans = self.table.spans(alignment, self.future, nodes)
+        found: IntArray = np.where(spans > 0, BEST // np.maximum(spans, 1), 0)
+        return found
+
+    # -- steps -------------------------------------------------------------------------------------------------------
+
+    def take(self, node: int, grant: ZoneTake, sign: int, *, now: bool) -> None:
+        """In the future, and where the pod starts at once in the present too."""
+        row = self.row(node)
+        for zone, amounts in grant:
+            self.future[row, zone] -= sign * np.array(amounts, dtype=np.int64)
+            if now:
+                self.idle[row, zone] -= sign * np.array(amounts, dtype=np.int64)
+
+    def leave(self, shape: int, pod: int, node: int, count: int, sign: int, /) -> None:
+        """What one pod is known to hold is free in the future."""
+        self.take(node, self.held(pod) or (), -sign, now=False)
+
+    def has_room_at_origin(self, pod: int, /) -> bool:
+        """True where a pod that left finds its zones as it left them."""
+        take = self.held(pod)
+        return take is None or self.table.holds(take, self.future[self.row(self._node[pod])])
+
+    def may_return(self, pod: int, /) -> bool:
+        """``has_room_at_origin`` says it."""
+        return True
+
+    # -- zones -------------------------------------------------------------------------------------------------------
+
+    def row(self, node: int) -> int:
+        """Row of the node; -1 where its zones do not count."""
+        return int(self.table.row_of[node])
+
+    def _present(self, row: int) -> IntArray:
+        """(Z, R) what is free now and promised to no pod."""
+        found: IntArray = np.minimum(self.idle[row], self.future[row])
+        return found
+
+    def grant(self, pod: int, node: int, wanted: ZoneTake | None, *, now: bool) -> ZoneTake | None:
+        """``wanted`` where free, its own where it comes back, else the first zones that fit."""
+        row, alignment = self.row(node), self._alignments[self._shape[pod]]
+        if row < 0 or alignment is None:
+            return None
+        free = self._present(row) if now else self.future[row]
+        own = self.held(pod) if self._node[pod] == node else None
+        for take in (wanted, own):
+            if take and self.table.holds(take, free):
+                return take
+        found = self.table.align(alignment, row, free)
+        if found is None:
+            raise InternalError(f"no NUMA zones for pod {pod} on node {node}")
+        return found or None
+
+    def is_free(self, node: int, grant: ZoneTake | None, /) -> bool:
+        """So could nothing at all."""
+        return not grant or self.table.holds(grant, self._present(self.row(node)))
+
+    def held(self, pod: int, /) -> ZoneTake | None:
+        """As of the start of the cycle."""
+        return self.table.held.get(pod)
+
+    def free(self) -> IntArray:
+        """(M, Z, R) in the future."""
+        return self.future.copy()
+
+    def clearing(self, pool: VictimPool, shape: int, prices: Sequence[float], /) -> ZoneClearing | None:
+        """For pods that are aligned."""
+        alignment = self._alignments[shape]
+        return None if alignment is None else ZoneClearing(pool, self.table, self.future, alignment)
+
+    # -- words -------------------------------------------------------------------------------------------------------
+
+    def closed(self, shape: int, pod: int, nodes: BoolArray, /) -> BoolArray | None:
+        """Nodes that have enough in all, but in no zones that their Topology Manager would take the pod into."""
+        alignment = self._alignments[shape]
+        if alignment is None:
+            return None
+        found = np.zeros_like(nodes)
+        for row, node in enumerate(self.table.nodes):
+            if nodes[node] and self.table.binding[row]:
+                found[node] = self.table.align(alignment, row, self.future[row]) is None
+        return found
+
+    def reasons(self, shape: int, pod: int, nodes: BoolArray, /) -> dict[str, int]:
+        """KAI's words."""
+        return {NOT_ALIGNED: int(nodes.sum())}
