@@ -13,7 +13,8 @@ from kai_solver.check.budgets import judge_budgets
 from kai_solver.check.scene import set_scene
 from kai_solver.domain import DisruptionBudget, Eviction, Move, Plan, PodStatus, Requirement, Snapshot
 from kai_solver.problem import build_problem
-from tests.check.support import evict, gang, node, snapshot
+from tests.check.support import evict
+from tests.support.builders import a_cluster, a_gang, a_node
 
 APP = (Requirement("app", "In", ("x",)),)
 
@@ -21,8 +22,8 @@ APP = (Requirement("app", "In", ("x",)),)
 def cluster(*budgets: DisruptionBudget, refused: Sequence[str] = (), **pod: Any) -> Snapshot:
     """Three running pods ``ns/g-0`` to ``ns/g-2``, labelled ``app: x``."""
     pod = {"labels": {"app": "x"}, **pod}
-    running = gang("g", 3, on=["n1", "n1", "n2"], pod=pod)
-    return snapshot([node("n1"), node("n2")], [running], budgets=budgets, refused=frozenset(refused))
+    running = a_gang("g", pods=3, on=["n1", "n1", "n2"], each=pod)
+    return a_cluster([a_node("n1", 2), a_node("n2", 2)], [running], budgets=budgets, refused=frozenset(refused))
 
 
 def budget(allowed: int, **fields: Any) -> DisruptionBudget:
@@ -93,7 +94,7 @@ def clusters(draw: st.DrawFn) -> Snapshot:
     """Six pods with any labels, states and readiness, under up to three budgets."""
     values = st.sampled_from(["x", "y", ""])
     pods = []
-    for pod in gang("g", 6, on=["n1"] * 6).pods:
+    for pod in a_gang("g", pods=6, on=["n1"] * 6).pods:
         labels = {key: value for key in ("app", "tier") if (value := draw(values))}
         status = draw(st.sampled_from([PodStatus.RUNNING, PodStatus.RUNNING, PodStatus.BOUND]))
         pods.append(replace(pod, labels=labels, status=status, ready=draw(st.booleans())))
@@ -117,8 +118,8 @@ def clusters(draw: st.DrawFn) -> Snapshot:
         for i in range(draw(st.integers(0, 3)))
     ]
     refused = frozenset(draw(st.sets(st.sampled_from([pod.key for pod in pods]), max_size=1)))
-    running = replace(gang("g", 6, on=["n1"] * 6), pods=tuple(pods))
-    return snapshot([node("n1", 6)], [running], budgets=tuple(budgets), refused=refused)
+    running = replace(a_gang("g", pods=6, on=["n1"] * 6), pods=tuple(pods))
+    return a_cluster([a_node("n1", 6)], [running], budgets=tuple(budgets), refused=refused)
 
 
 @pytest.mark.slow

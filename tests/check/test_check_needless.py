@@ -22,7 +22,8 @@ from kai_solver.domain import (
     Topology,
     TopologyLevel,
 )
-from tests.check.support import bind, evict, gang, node, plan, snapshot
+from tests.check.support import bind, evict, plan
+from tests.support.builders import a_cluster, a_gang, a_node
 
 X, Y = {"labels": {"team": "x"}}, {"labels": {"team": "y"}}
 LEVELS = (TopologyLevel("rack"),)
@@ -31,7 +32,7 @@ GPUS = 2
 
 
 def racked(name: str, rack: str = "", gpus: int = GPUS) -> Node:
-    return node(name, gpus, labels={"rack": rack} if rack else {})
+    return a_node(name, gpus=gpus, labels={"rack": rack} if rack else {})
 
 
 def spares(kept: int) -> Topology:
@@ -66,26 +67,26 @@ def test_who_leaves_a_rack_for_another_tenant_had_to(
     newcomer: Any, target: str, victim: Any, at: str, could_stay: bool
 ) -> None:
     nodes = [racked("n0", "r0"), racked("n1", "r0"), racked("n2", "r1"), racked("n3")]
-    gangs = [gang("g", pod=newcomer), gang("v", on=[at], priority=10, pod=victim)]
-    here = snapshot(nodes, gangs, topologies=(TENANTS,))
+    gangs = [a_gang("g", each=newcomer), a_gang("v", on=[at], priority=10, each=victim)]
+    here = a_cluster(nodes, gangs, topologies=(TENANTS,))
     one = plan(coming(target), evictions=(evict("v", 0, at, "g"),))
     assert (list(needless(here, one)) == ["ns/v"]) is could_stay
 
 
 def test_a_victim_without_gpus_disturbs_no_tenant() -> None:
-    here = snapshot(
+    here = a_cluster(
         [racked("n0", "r0")],
-        [gang("g", pod=Y), gang("v", on=["n0"], gpus=0, priority=10, pod=X)],
+        [a_gang("g", each=Y), a_gang("v", on=["n0"], gpus=0, priority=10, each=X)],
         topologies=(TENANTS,),
     )
     assert list(needless(here, plan(coming("n0"), evictions=(evict("v", 0, "n0", "g"),)))) == ["ns/v"]
 
 
 def test_who_moves_out_for_another_tenant_had_to() -> None:
-    nodes, moved = [racked("n0", "r0"), racked("n1", "r1")], gang("v", on=["n0"], pod=X)
+    nodes, moved = [racked("n0", "r0"), racked("n1", "r1")], a_gang("v", on=["n0"], each=X)
     one = plan(bind("g", 0, "n0", 0, action=Action.CONSOLIDATION, nominated=True), moves=(a_move("v", "n0", "n1"),))
     for newcomer, told in ((Y, []), (X, ["ns/v"])):
-        here = snapshot(nodes, [gang("g", pod=newcomer), moved], topologies=(TENANTS,))
+        here = a_cluster(nodes, [a_gang("g", each=newcomer), moved], topologies=(TENANTS,))
         assert list(needless(here, one)) == told
 
 
@@ -99,10 +100,10 @@ def a_move(name: str, source: str, target: str) -> Move:
 def kept(topology: Topology, *gangs: Gang, **newcomer: Any) -> Snapshot:
     """Four nodes of one rack; ``v`` runs on the first."""
     nodes = [racked(f"n{i}", "r0") for i in range(4)]
-    return snapshot(nodes, [gang("g", **newcomer), *gangs], topologies=(topology,))
+    return a_cluster(nodes, [a_gang("g", **newcomer), *gangs], topologies=(topology,))
 
 
-VICTIM = gang("v", on=["n0"], priority=10)
+VICTIM = a_gang("v", on=["n0"], priority=10)
 AWAY = (evict("v", 0, "n0", "g"),)
 
 
@@ -121,7 +122,7 @@ def test_who_comes_to_a_spare_by_right_needs_nobody_gone() -> None:
 
 
 def test_who_leaves_a_node_that_stays_in_use_gives_no_spare() -> None:
-    other = gang("u", on=["n0"])
+    other = a_gang("u", on=["n0"])
     one = plan(coming("n0"), evictions=AWAY)
     here = kept(spares(3), VICTIM, other)
     roomy = replace(here, nodes=(racked("n0", "r0", gpus=3), *here.nodes[1:]))
@@ -132,7 +133,7 @@ def test_who_leaves_a_node_that_stays_in_use_gives_no_spare() -> None:
 @pytest.mark.parametrize(("number", "spared"), [(1, "2 of 2 pods"), (2, "1 of 2 pods")])
 def test_of_several_on_nodes_that_are_kept_some_could_stay(number: int, spared: str) -> None:
     """Two of four nodes are free; ``g`` takes one, both pods of an elastic gang leave theirs."""
-    elastic = gang("v", 2, on=["n0", "n1"], least=0, priority=10)
+    elastic = a_gang("v", pods=2, on=["n0", "n1"], need=0, priority=10)
     one = plan(coming("n2"), evictions=(evict("v", 0, "n0", "g"), evict("v", 1, "n1", "g")))
     assert spared in needless(kept(spares(number), elastic), one)["ns/v"]
 
@@ -153,13 +154,13 @@ def plans(draw: st.DrawFn) -> tuple[Snapshot, Plan]:
         if free[at] >= gpus:
             free[at] -= gpus
             pod = {"labels": {"team": draw(teams)}}
-            gangs.append(gang(f"v{number}", on=[f"n{at}"], gpus=gpus, priority=10, pod=pod))
+            gangs.append(a_gang(f"v{number}", on=[f"n{at}"], gpus=gpus, priority=10, each=pod))
             evictions += [evict(f"v{number}", 0, f"n{at}", "g")] if draw(st.booleans()) else []
     at, gpus = draw(st.integers(0, len(nodes) - 1)), draw(st.integers(1, GPUS))
     uses = draw(st.booleans())
-    gangs.append(gang("g", gpus=gpus, pod={"labels": {"team": draw(teams)}}, may_use_spares=uses))
+    gangs.append(a_gang("g", gpus=gpus, each={"labels": {"team": draw(teams)}}, may_use_spares=uses))
     topology = replace(TENANTS, spares=SpareNodes("rack", draw(st.integers(1, 2))))
-    here = snapshot(nodes, gangs, topologies=(draw(st.sampled_from([topology, replace(topology, one_tenant=None)])),))
+    here = a_cluster(nodes, gangs, topologies=(draw(st.sampled_from([topology, replace(topology, one_tenant=None)])),))
     one = plan(bind("g", 0, f"n{at}", *range(gpus), action=Action.PREEMPT, nominated=True), evictions=tuple(evictions))
     return here, one
 

@@ -18,17 +18,21 @@ from kai_solver.domain import (
     Queue,
     Snapshot,
 )
-from tests.check.support import FREE, GIB, bind, broken, gang, node, plan, snapshot
+from tests.check.support import bind, broken, plan
+from tests.support.builders import FREE, GIB, a_cluster, a_gang, a_node
 
 # --- form and foreign ------------------------------------------------------------------------------------------------
 
 
 def test_an_empty_plan_holds() -> None:
-    assert broken(snapshot([node("n1")], [gang("g")]), Plan()) == []
+    assert broken(a_cluster([a_node("n1", 2)], [a_gang("g")]), Plan()) == []
 
 
 def test_a_bind_on_free_devices_holds() -> None:
-    assert broken(snapshot([node("n1")], [gang("g", 2)]), plan(bind("g", 0, "n1", 0), bind("g", 1, "n1", 1))) == []
+    assert (
+        broken(a_cluster([a_node("n1", 2)], [a_gang("g", pods=2)]), plan(bind("g", 0, "n1", 0), bind("g", 1, "n1", 1)))
+        == []
+    )
 
 
 @pytest.mark.parametrize(
@@ -42,47 +46,49 @@ def test_a_bind_on_free_devices_holds() -> None:
     ],
 )
 def test_a_bind_that_names_the_wrong_thing_breaks_the_form(entry: Bind) -> None:
-    here = snapshot([node("n1"), node("n2")], [gang("g"), gang("r", on=["n1"])])
+    here = a_cluster([a_node("n1", 2), a_node("n2", 2)], [a_gang("g"), a_gang("r", on=["n1"])])
     assert set(broken(here, replace(plan(entry), admitted=(("ns/g", Action.ALLOCATE),)))) == {"form"}
 
 
 def test_a_pod_bound_twice_breaks_the_form() -> None:
-    assert broken(snapshot([node("n1")], [gang("g")]), plan(bind("g", 0, "n1", 0), bind("g", 0, "n1", 1))) == ["form"]
+    assert broken(a_cluster([a_node("n1", 2)], [a_gang("g")]), plan(bind("g", 0, "n1", 0), bind("g", 0, "n1", 1))) == [
+        "form"
+    ]
 
 
 def test_moving_a_pod_to_where_it_is_breaks_the_form() -> None:
-    here = snapshot([node("n1")], [gang("g"), gang("r", on=["n1"])])
+    here = a_cluster([a_node("n1", 2)], [a_gang("g"), a_gang("r", on=["n1"])])
     move = Move("ns/r-0", "ns/r", "n1", "n1", (Device(1, 1000),), ("ns/g",))
     assert broken(here, plan(bind("g", 0, "n1", 0), moves=(move,))) == ["form"]
 
 
 def test_a_move_must_start_where_the_pod_runs() -> None:
-    here = snapshot([node("n1"), node("n2"), node("n3")], [gang("g"), gang("r", on=["n1"])])
+    here = a_cluster([a_node("n1", 2), a_node("n2", 2), a_node("n3", 2)], [a_gang("g"), a_gang("r", on=["n1"])])
     move = Move("ns/r-0", "ns/r", "n2", "n3", (Device(1, 1000),), ("ns/g",))
     assert broken(here, plan(bind("g", 0, "n1", 0), moves=(move,))) == ["form"]
 
 
 def test_evicting_a_pending_pod_breaks_the_form() -> None:
-    here = snapshot([node("n1")], [gang("g"), gang("h")])
+    here = a_cluster([a_node("n1", 2)], [a_gang("g"), a_gang("h")])
     eviction = Eviction("ns/h-0", "ns/h", "n1", "preempt", ("ns/g",))
     assert broken(here, plan(bind("g", 0, "n1", 0), evictions=(eviction,))) == ["form"]
 
 
 def test_a_gang_of_an_inner_queue_gets_nothing() -> None:
     queues = (Queue("a", quota=FREE), Queue("leaf", "a", quota=FREE))
-    here = snapshot([node("n1")], [gang("g")], queues=queues)
+    here = a_cluster([a_node("n1", 2)], [a_gang("g")], queues=queues)
     assert broken(here, plan(bind("g", 0, "n1", 0))) == ["form"]
 
 
 def test_pods_of_other_schedulers_are_not_touched() -> None:
     stranger = Pod("sys", "s", (0, 0, 0, 1), GpuRequest(1), PodStatus.RUNNING, node="n1")
-    here = snapshot([node("n1")], [gang("g")], foreign=(stranger,))
+    here = a_cluster([a_node("n1", 2)], [a_gang("g")], foreign=(stranger,))
     eviction = Eviction("sys/s", "ns/g", "n1", "preempt", ("ns/g",))
     assert broken(here, plan(bind("g", 0, "n1", 0), evictions=(eviction,))) == ["foreign"]
 
 
 def test_gangs_that_are_set_aside_are_not_touched() -> None:
-    here = snapshot([node("n1")], [gang("g", set_aside="two sizes in one job")])
+    here = a_cluster([a_node("n1", 2)], [a_gang("g", set_aside="two sizes in one job")])
     assert broken(here, plan(bind("g", 0, "n1", 0))) == ["foreign"]
 
 
@@ -90,22 +96,22 @@ def test_gangs_that_are_set_aside_are_not_touched() -> None:
 
 
 def test_a_node_without_enough_cpu_is_over_capacity() -> None:
-    small = replace(node("n1"), allocatable=(1500, 512 * GIB, 2000, 110))
-    here = snapshot([small], [gang("g", 2)])
+    small = replace(a_node("n1", 2), allocatable=(150, 512 * GIB, 2000, 110))
+    here = a_cluster([small], [a_gang("g", pods=2)])
     found = check_plan(here, plan(bind("g", 0, "n1", 0), bind("g", 1, "n1", 1)))
-    assert [violation.text for violation in found] == ["node n1: cpu 2000m used of 1500m"]
+    assert [violation.text for violation in found] == ["node n1: cpu 200m used of 150m"]
 
 
 def test_pods_of_other_schedulers_hold_capacity() -> None:
     stranger = Pod("sys", "s", (64_000, 0, 0, 1), status=PodStatus.RUNNING, node="n1")
-    here = snapshot([node("n1")], [gang("g")], foreign=(stranger,))
+    here = a_cluster([a_node("n1", 2)], [a_gang("g")], foreign=(stranger,))
     assert broken(here, plan(bind("g", 0, "n1", 0))) == ["capacity"]
 
 
 def releasing(status: PodStatus) -> Snapshot:
-    old = gang("old", gpus=2, on=["n1"])
+    old = a_gang("old", gpus=2, on=["n1"])
     old = replace(old, pods=(replace(old.pods[0], status=status),))
-    return snapshot([node("n1")], [gang("g"), old])
+    return a_cluster([a_node("n1", 2)], [a_gang("g"), old])
 
 
 def test_a_bind_at_once_may_not_use_what_is_still_being_released() -> None:
@@ -122,19 +128,19 @@ def test_nobody_may_use_what_a_stuck_pod_holds() -> None:
 
 
 def test_an_over_committed_node_may_stay_so_but_gets_nothing_more_of_that() -> None:
-    shrunk = replace(node("n1"), allocatable=(500, 512 * GIB, 2000, 110))
-    running = gang("r", on=["n1"])
-    assert broken(snapshot([shrunk], [gang("g"), running]), plan(bind("g", 0, "n1", 0))) == ["capacity"]
-    frugal = gang("g", gpus=0)
+    shrunk = replace(a_node("n1", 2), allocatable=(50, 512 * GIB, 2000, 110))
+    running = a_gang("r", on=["n1"])
+    assert broken(a_cluster([shrunk], [a_gang("g"), running]), plan(bind("g", 0, "n1", 0))) == ["capacity"]
+    frugal = a_gang("g", gpus=0)
     frugal = replace(frugal, pods=(replace(frugal.pods[0], request=(0, GIB, 0, 1)),))
-    assert broken(snapshot([shrunk], [frugal, running]), plan(bind("g", 0, "n1"))) == []
+    assert broken(a_cluster([shrunk], [frugal, running]), plan(bind("g", 0, "n1"))) == []
 
 
 # --- devices ---------------------------------------------------------------------------------------------------------
 
 
 def share(name: str, milli: int, devices: int = 1, **fields: Any) -> Gang:
-    one = gang(name)
+    one = a_gang(name)
     return replace(one, pods=(replace(one.pods[0], gpu=GpuRequest(devices, milli), **fields),))
 
 
@@ -152,31 +158,31 @@ def give(name: str, milli: int, *devices: int) -> Bind:
     ],
 )
 def test_devices_must_match_the_request(entry: Bind) -> None:
-    assert broken(snapshot([node("n1")], [gang("g", gpus=2)]), plan(entry)) == ["devices"]
+    assert broken(a_cluster([a_node("n1", 2)], [a_gang("g", gpus=2)]), plan(entry)) == ["devices"]
 
 
 def test_devices_that_entries_share_are_judged_for_each_of_them() -> None:
     given = (Device(2, 1000),)
     here = [
-        replace(node("n1", 4), gpu_memory_mib=40_000),
-        node("n2", 2),
-        node("n3", 4),
-        node("n4", 4),
+        replace(a_node("n1", 4), gpu_memory_mib=40_000),
+        a_node("n2", 2),
+        a_node("n3", 4),
+        a_node("n4", 4),
     ]
     right, elsewhere, other = (replace(bind(name, 0, f"n{i}"), devices=given) for i, name in enumerate("ghi", start=1))
-    gangs = [gang("g"), gang("h"), gang("i", gpus=2)]
-    found = check_plan(snapshot(here, gangs), plan(right, elsewhere, other))
+    gangs = [a_gang("g"), a_gang("h"), a_gang("i", gpus=2)]
+    found = check_plan(a_cluster(here, gangs), plan(right, elsewhere, other))
     assert [(v.rule, v.object) for v in found] == [("devices", "ns/h-0"), ("devices", "ns/i-0")]
     by_memory = GpuRequest(1, 0, 40_000)  # A whole device of n1, half of one of n4.
-    pods = [replace(one, pods=(replace(one.pods[0], gpu=by_memory),)) for one in (gang("g"), gang("h"))]
+    pods = [replace(one, pods=(replace(one.pods[0], gpu=by_memory),)) for one in (a_gang("g"), a_gang("h"))]
     first, second = (replace(bind(name, 0, to), devices=given) for name, to in (("g", "n1"), ("h", "n4")))
-    assert broken(snapshot(here, pods), plan(first)) == []
-    found = check_plan(snapshot(here, pods), plan(first, second))
+    assert broken(a_cluster(here, pods), plan(first)) == []
+    found = check_plan(a_cluster(here, pods), plan(first, second))
     assert [(v.rule, v.object) for v in found] == [("devices", "ns/h-0")]
 
 
 def test_a_device_is_given_once() -> None:
-    here = snapshot([node("n1")], [gang("g", 2)])
+    here = a_cluster([a_node("n1", 2)], [a_gang("g", pods=2)])
     found = check_plan(here, plan(bind("g", 0, "n1", 1), bind("g", 1, "n1", 1)))
     assert [(violation.rule, violation.text) for violation in found] == [
         ("devices", "node n1: GPU 1 is given 2000m of 1000m")
@@ -184,22 +190,22 @@ def test_a_device_is_given_once() -> None:
 
 
 def test_shares_of_one_device_fit_up_to_the_whole() -> None:
-    here = snapshot([node("n1")], [share("g", 500), share("h", 500), share("i", 100)])
+    here = a_cluster([a_node("n1", 2)], [share("g", 500), share("h", 500), share("i", 100)])
     assert broken(here, plan(give("g", 500, 0), give("h", 500, 0), give("i", 100, 1))) == []
     assert broken(here, plan(give("g", 500, 0), give("h", 500, 0), give("i", 100, 0))) == ["devices"]
 
 
 def test_requests_by_memory_take_hundredths_of_the_nodes_gpu() -> None:
-    one = gang("g")
+    one = a_gang("g")
     one = replace(one, pods=(replace(one.pods[0], gpu=GpuRequest(1, 0, 20_100)),))
-    here = snapshot([node("n1")], [one])
+    here = a_cluster([a_node("n1", 2)], [one])
     assert broken(here, plan(give("g", 260, 0))) == []
     assert broken(here, plan(give("g", 250, 0))) == ["devices"]
 
 
 def test_pods_with_known_devices_keep_them() -> None:
-    running = gang("r", on=["n1"], pod={"devices": (0,)})
-    here = snapshot([node("n1")], [gang("g"), running])
+    running = a_gang("r", on=["n1"], each={"devices": (0,)})
+    here = a_cluster([a_node("n1", 2)], [a_gang("g"), running])
     assert broken(here, plan(bind("g", 0, "n1", 1))) == []
     assert broken(here, plan(bind("g", 0, "n1", 0))) == ["devices"]
 
@@ -209,16 +215,16 @@ def test_two_groups_of_shared_devices_are_two_devices() -> None:
         share(name, 300, gpu_groups=(group,), status=PodStatus.RUNNING, node="n1")
         for name, group in (("r", "x"), ("s", "y"))
     ]
-    here = snapshot([node("n1")], [gang("g"), *groups])
+    here = a_cluster([a_node("n1", 2)], [a_gang("g"), *groups])
     assert broken(here, plan(bind("g", 0, "n1", 0))) == ["devices"]
     same = [groups[0], replace(groups[1], pods=(replace(groups[1].pods[0], gpu_groups=("x",)),))]
-    assert broken(snapshot([node("n1")], [gang("g"), *same]), plan(bind("g", 0, "n1", 0))) == []
+    assert broken(a_cluster([a_node("n1", 2)], [a_gang("g"), *same]), plan(bind("g", 0, "n1", 0))) == []
 
 
 def test_a_victims_device_is_taken_by_a_nominated_pod_only() -> None:
-    victim = gang("v", on=["n1"], priority=10, pod={"devices": (0,)})
-    other = gang("r", on=["n1"], pod={"devices": (1,)})
-    here = snapshot([node("n1")], [gang("g"), victim, other])
+    victim = a_gang("v", on=["n1"], priority=10, each={"devices": (0,)})
+    other = a_gang("r", on=["n1"], each={"devices": (1,)})
+    here = a_cluster([a_node("n1", 2)], [a_gang("g"), victim, other])
     evictions = (Eviction("ns/v-0", "ns/v", "n1", "preempt", ("ns/g",)),)
     waiting = bind("g", 0, "n1", 0, nominated=True, action=Action.PREEMPT)
     assert broken(here, plan(waiting, evictions=evictions)) == []
@@ -227,5 +233,5 @@ def test_a_victims_device_is_taken_by_a_nominated_pod_only() -> None:
 
 
 def test_a_newly_shared_device_needs_a_second_pod_slot() -> None:
-    assert broken(snapshot([node("n1", slots=2)], [share("g", 500)]), plan(give("g", 500, 0))) == []
-    assert broken(snapshot([node("n1", slots=1)], [share("g", 500)]), plan(give("g", 500, 0))) == ["devices"]
+    assert broken(a_cluster([a_node("n1", slots=2, gpus=2)], [share("g", 500)]), plan(give("g", 500, 0))) == []
+    assert broken(a_cluster([a_node("n1", slots=1, gpus=2)], [share("g", 500)]), plan(give("g", 500, 0))) == ["devices"]

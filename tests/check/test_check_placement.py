@@ -19,7 +19,8 @@ from kai_solver.domain import (
     Taint,
     Toleration,
 )
-from tests.check.support import bind, broken, gang, node, plan, snapshot
+from tests.check.support import bind, broken, plan
+from tests.support.builders import a_cluster, a_gang, a_node
 
 IS_WEB = (Requirement("app", "In", ("web",)),)
 WEB = {"app": "web"}
@@ -27,43 +28,49 @@ NEAR = PodAffinityTerm(IS_WEB, "zone")
 
 
 def zones(*gangs: Gang, taints: tuple[Taint, ...] = ()) -> Snapshot:
-    nodes = [node("n1", labels={"zone": "x"}), node("n2", labels={"zone": "x"}), node("n3", labels={"zone": "y"})]
-    return snapshot([*nodes[:2], replace(nodes[2], taints=taints)], gangs)
+    nodes = [
+        a_node("n1", labels={"zone": "x"}, gpus=2),
+        a_node("n2", labels={"zone": "x"}, gpus=2),
+        a_node("n3", labels={"zone": "y"}, gpus=2),
+    ]
+    return a_cluster([*nodes[:2], replace(nodes[2], taints=taints)], gangs)
 
 
 def web(name: str, size: int = 1, *, on: Sequence[str] = (), **constraints: Any) -> Gang:
-    return gang(name, size, on=on, gpus=0, least=1, pod={"labels": WEB, "constraints": Constraints(**constraints)})
+    return a_gang(
+        name, pods=size, on=on, gpus=0, need=1, each={"labels": WEB, "constraints": Constraints(**constraints)}
+    )
 
 
 @pytest.mark.parametrize(("target", "rules"), [("n1", []), ("n3", ["predicates"])])
 def test_a_node_selector_holds(target: str, rules: list[str]) -> None:
     in_x = Constraints(node_terms=(((Requirement("zone", "In", ("x",)),),),))
-    assert broken(zones(gang("g", pod={"constraints": in_x})), plan(bind("g", 0, target, 0))) == rules
+    assert broken(zones(a_gang("g", each={"constraints": in_x})), plan(bind("g", 0, target, 0))) == rules
 
 
 def test_a_taint_must_be_tolerated() -> None:
     taint = Taint("gpu", "true")
     patient = Constraints(tolerations=(Toleration("gpu", "Exists"),))
-    assert broken(zones(gang("g"), taints=(taint,)), plan(bind("g", 0, "n3", 0))) == ["predicates"]
-    tolerant = gang("g", pod={"constraints": patient})
+    assert broken(zones(a_gang("g"), taints=(taint,)), plan(bind("g", 0, "n3", 0))) == ["predicates"]
+    tolerant = a_gang("g", each={"constraints": patient})
     assert broken(zones(tolerant, taints=(taint,)), plan(bind("g", 0, "n3", 0))) == []
 
 
 def test_a_cordoned_node_gets_no_pods() -> None:
-    here = snapshot([node("n1", schedulable=False)], [gang("g")])
+    here = a_cluster([a_node("n1", schedulable=False, gpus=2)], [a_gang("g")])
     assert broken(here, plan(bind("g", 0, "n1", 0))) == ["predicates"]
 
 
 def test_a_blocked_pod_goes_nowhere() -> None:
-    one = gang("g", pod={"constraints": Constraints(blocked=("the claim is lost",))})
+    one = a_gang("g", each={"constraints": Constraints(blocked=("the claim is lost",))})
     found = check_plan(zones(one), plan(bind("g", 0, "n1", 0)))
     assert [violation.rule for violation in found] == ["predicates"]
     assert "the claim is lost" in found[0].text
 
 
 def test_predicates_hold_for_moves_too() -> None:
-    gangs = [gang("g", gpus=2), gang("r", on=["n1"]), gang("s", on=["n2"])]
-    here = snapshot([node("n1"), node("n2", taints=(Taint("gpu"),))], gangs)
+    gangs = [a_gang("g", gpus=2), a_gang("r", on=["n1"]), a_gang("s", on=["n2"])]
+    here = a_cluster([a_node("n1", 2), a_node("n2", taints=(Taint("gpu"),), gpus=2)], gangs)
     moved = Move("ns/r-0", "ns/r", "n1", "n2", (Device(0, 1000),), ("ns/g",))
     entry = bind("g", 0, "n1", 0, 1, nominated=True, action=Action.CONSOLIDATION)
     assert broken(here, plan(entry, moves=(moved,))) == ["predicates"]
@@ -94,7 +101,7 @@ def test_a_gang_with_affinity_to_itself_starts_in_one_place() -> None:
 
 
 def test_affinity_to_running_pods_holds() -> None:
-    here = zones(gang("g", gpus=0, pod={"constraints": Constraints(affinity=(NEAR,))}), web("r", on=["n1"]))
+    here = zones(a_gang("g", gpus=0, each={"constraints": Constraints(affinity=(NEAR,))}), web("r", on=["n1"]))
     assert broken(here, plan(bind("g", 0, "n2"))) == []
     assert broken(here, plan(bind("g", 0, "n3"))) == ["predicates"]
 
