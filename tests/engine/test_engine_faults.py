@@ -2,7 +2,7 @@
 
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -10,16 +10,16 @@ from pathlib import Path
 import pytest
 
 from kai_solver.check import check_plan
-from kai_solver.domain import Gang, GpuRequest, Node, Plan, Pod, PodStatus, Queue, Snapshot, SolverModel, flat_gang
+from kai_solver.domain import Plan, Queue, Snapshot, SolverModel
 from kai_solver.engine import Engine, cycle
 from kai_solver.engine.progress import Fault
 from kai_solver.modelfiles import load_model
 from kai_solver.search import worker
 from kai_solver.search.child import SolverChild
-from kai_solver.units import MILLI, ResourceSchema
+from kai_solver.units import ResourceSchema
 from tests.engine.conftest import START_S
+from tests.support.builders import a_gang, a_node
 
-GIB = 2**30
 DEFAULT = load_model("default")
 PATIENT = replace(DEFAULT, budget_s=120.0, search=replace(DEFAULT.search, question_s=60.0))
 """Waits for the solver's start, however long a busy machine takes for it."""
@@ -58,27 +58,14 @@ MISBEHAVIOUR = {
 }
 
 
-def a_node(index: int) -> Node:
-    return Node(f"n{index}", (32_000, 64 * GIB, 4 * MILLI, 20), gpus=4, gpu_memory_mib=100)
-
-
-def a_gang(name: str, gpus: Sequence[int], on: Sequence[str] = (), **more: object) -> Gang:
-    pods = []
-    for i, count in enumerate(gpus):
-        pod = Pod("ns", f"{name}-{i}", (100, GIB, 0, 1), GpuRequest(count), order=(0, float(i), ""))
-        pods.append(replace(pod, status=PodStatus.RUNNING, node=on[i]) if on else pod)
-    gang = Gang("ns", name, "q", flat_gang(len(gpus)), tuple(pods), last_start_s=0.0 if on else None)
-    return replace(gang, **more)  # type: ignore[arg-type]
-
-
 @pytest.fixture(scope="module")
 def puzzle() -> Snapshot:
     """First fit fails on the heterogeneous gang, so the solver is asked; a preemptor makes the stages run."""
-    nodes = tuple(a_node(i) for i in range(3))
+    nodes = tuple(a_node(f"n{i}") for i in range(3))
     gangs = (
-        a_gang("low", [2, 2, 2], on=["n0", "n1", "n2"], priority=40),
-        a_gang("mixed", [1, 1, 1, 3], priority=50),
-        a_gang("high", [4], priority=60),
+        a_gang("low", 2, 2, 2, on=["n0", "n1", "n2"], priority=40),
+        a_gang("mixed", 1, 1, 1, 3, priority=50),
+        a_gang("high", 4, priority=60),
     )
     queue = Queue("q", quota=(-1, -1, -1))
     return Snapshot(1000.0, ResourceSchema(), nodes, (queue,), gangs)
@@ -130,7 +117,7 @@ def test_a_broken_solver_costs_no_more_than_the_budget_and_nothing_else(puzzle: 
 def impossible() -> Snapshot:
     """3 + 3 + 2 GPUs on two nodes of 4: enough of each, so that only the solver can say no."""
     queue = Queue("q", quota=(-1, -1, -1))
-    return Snapshot(1000.0, ResourceSchema(), (a_node(0), a_node(1)), (queue,), (a_gang("odd", [3, 3, 2]),))
+    return Snapshot(1000.0, ResourceSchema(), (a_node("n0"), a_node("n1")), (queue,), (a_gang("odd", 3, 3, 2),))
 
 
 def test_a_sound_solver_proves_that_the_odd_gang_must_wait(impossible: Snapshot) -> None:

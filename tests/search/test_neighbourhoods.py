@@ -15,8 +15,6 @@ from kai_solver.domain import (
     GpuRequest,
     Node,
     Pod,
-    PodStatus,
-    Queue,
     Snapshot,
     SolverModel,
     Stage,
@@ -44,10 +42,9 @@ from kai_solver.search.oracle import UNKNOWN, SolverActions
 from kai_solver.search.parameters import SolverParameters
 from kai_solver.search.rights import rights_of
 from kai_solver.search.solver_client import SolverClient
-from kai_solver.units import MILLI, ResourceSchema
 from kai_solver.units.shares import WHOLE
+from tests.support.builders import GIB, a_cluster, a_gang, a_node
 
-GIB = 2**30
 MODEL = load_model("deterministic")
 LOCAL = replace(MODEL, search=replace(MODEL.search, neighbourhoods=0.5))
 
@@ -77,38 +74,19 @@ class Silent:
         return SpecAnswer("unknown")
 
 
-def a_node(number: int) -> Node:
-    return Node(f"n{number}", (32_000, 64 * GIB, 4 * MILLI, 20), gpus=4, gpu_memory_mib=100)
-
-
-def a_gang(name: str, *gpus: int, on: str = "", priority: int = 50, since_s: float = 0.0) -> Gang:
-    origins = on.split() if on else [""] * len(gpus)
-    pods = tuple(
-        Pod(
-            "ns",
-            f"{name}-{i}",
-            (100, GIB, 0, 1),
-            GpuRequest(count),
-            status=PodStatus.RUNNING if origin else PodStatus.PENDING,
-            node=origin,
-            order=(0, float(i), ""),
-        )
-        for i, (count, origin) in enumerate(zip(gpus, origins, strict=True))
-    )
-    return Gang("ns", name, "q", flat_gang(len(gpus)), pods, priority=priority, last_start_s=since_s if on else None)
-
-
-def a_cluster(nodes: int, *gangs: Gang) -> Snapshot:
-    queue = Queue("q", quota=(-1, -1, -1))
-    return Snapshot(1000.0, ResourceSchema(), tuple(a_node(i) for i in range(nodes)), (queue,), gangs)
+def nodes_of_four(count: int) -> list[Node]:
+    """Nodes of four GPUs and 32 cores."""
+    return [a_node(f"n{number}", 4, cpu=32_000) for number in range(count)]
 
 
 CHOICE = a_cluster(
-    3,
-    a_gang("dear", 4, on="n0", since_s=0.0),
-    a_gang("cheap", 4, on="n1", since_s=990.0),
-    a_gang("wide", 4, 2, on="n2 n2", since_s=0.0),
-    a_gang("urgent", 4, priority=60),
+    nodes_of_four(3),
+    [
+        a_gang("dear", 4, on="n0", last_start_s=0.0),
+        a_gang("cheap", 4, on="n1", last_start_s=990.0),
+        a_gang("wide", 4, 2, on="n2 n2", last_start_s=0.0),
+        a_gang("urgent", 4, priority=60),
+    ],
 )
 """Urgent may have the node of dear (990 s more are lost), or that of cheap."""
 
@@ -148,7 +126,7 @@ def nodes(outcome: Outcome, *chosen: int) -> np.ndarray[tuple[int], np.dtype[np.
 
 
 def test_gangs_come_whole() -> None:
-    spread = a_cluster(2, a_gang("both", 1, 1, on="n0 n1"), a_gang("here", 1, on="n0"))
+    spread = a_cluster(nodes_of_four(2), [a_gang("both", 1, 1, on="n0 n1"), a_gang("here", 1, on="n0")])
     outcome = Actions(build_problem(spread), (Action.ALLOCATE,), SolverActions(None)).run()
     outcome.pool = VictimPool.of_running(outcome.state)
     census = Census(outcome, np.ones(len(outcome.pool.units), dtype=np.bool_))
@@ -205,11 +183,13 @@ def test_a_cheaper_victim_is_found(child: SolverChild) -> None:
 @pytest.mark.parametrize(("stage", "left"), [("disruption", {"large"}), ("disruption-gpus", {"old", "older"})])
 def test_what_is_to_be_evicted_least_is_what_the_model_says(child: SolverChild, stage: str, left: set[str]) -> None:
     cluster = a_cluster(
-        2,
-        a_gang("old", 2, on="n0", since_s=0.0),
-        a_gang("older", 2, on="n0", since_s=-100.0),
-        a_gang("large", 4, on="n1", since_s=990.0),
-        a_gang("urgent", 2, priority=60),
+        nodes_of_four(2),
+        [
+            a_gang("old", 2, on="n0", last_start_s=0.0),
+            a_gang("older", 2, on="n0", last_start_s=-100.0),
+            a_gang("large", 4, on="n1", last_start_s=990.0),
+            a_gang("urgent", 2, priority=60),
+        ],
     )
     outcome, pool = with_the_victim("large", cluster, node=1)
     model = replace(LOCAL, stages=(StageSpec(stage),))
@@ -219,7 +199,9 @@ def test_what_is_to_be_evicted_least_is_what_the_model_says(child: SolverChild, 
 
 
 def test_where_nobody_is_disturbed_nothing_is_asked() -> None:
-    outcome = Actions(build_problem(a_cluster(1, a_gang("w", 1))), (Action.ALLOCATE,), SolverActions(None)).run()
+    outcome = Actions(
+        build_problem(a_cluster(nodes_of_four(1), [a_gang("w", 1)])), (Action.ALLOCATE,), SolverActions(None)
+    ).run()
     outcome.pool = VictimPool.of_running(outcome.state)
     solver = Silent(0.1)
     assert not LocalStages(an_solver_client(solver), outcome, outcome.pool, rights_of(outcome)).run()
@@ -266,9 +248,9 @@ def cpu_gang(*sizes: int) -> Gang:
     return Gang("ns", "w", "q", flat_gang(len(pods)), pods)
 
 
-TWELFTHS = a_cluster(2, cpu_gang(*(2_666 * size for size in (3, 3, 4, 4, 4, 6))))
+TWELFTHS = a_cluster(nodes_of_four(2), [cpu_gang(*(2_666 * size for size in (3, 3, 4, 4, 4, 6)))])
 """Two nodes of twelve take 3 + 3 + 6 and 4 + 4 + 4; neither in order nor largest first does best fit find that."""
-TIGHT = a_cluster(3, cpu_gang(17_000, 17_000, 17_000, 10_000, 10_000, 10_000, 14_000))
+TIGHT = a_cluster(nodes_of_four(3), [cpu_gang(17_000, 17_000, 17_000, 10_000, 10_000, 10_000, 14_000)])
 """95 of 96 cores, and each pod would fit; but beside a 17 there is room for one more pod only."""
 
 
@@ -295,7 +277,7 @@ def test_where_there_is_no_room_it_stays_unknown(child: SolverChild) -> None:
 
 def test_a_gang_with_a_proof_is_not_asked_for() -> None:
     solver = Silent(0.1)
-    _, search = asked_locally(a_cluster(1, a_gang("w", 3, 3)), solver)
+    _, search = asked_locally(a_cluster(nodes_of_four(1), [a_gang("w", 3, 3)]), solver)
     assert (search.asked, solver.asked) == (0, 0)
 
 
@@ -330,7 +312,7 @@ def cost(stages: Sequence[Stage]) -> list[tuple[int, float]]:
 
 
 def test_small_clusters_and_models_that_do_not_say_so_have_no_neighbourhoods() -> None:
-    small, large = build_problem(a_cluster(3)), build_problem(a_cluster(60))
+    small, large = build_problem(a_cluster(nodes_of_four(3), [])), build_problem(a_cluster(nodes_of_four(60), []))
     assert not is_local(small, LOCAL)
     assert not is_local(
         large,
