@@ -1,6 +1,6 @@
 """What the actions of one cycle share: the state, the order of gangs, the oracle, and the time that is left."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Literal, Protocol
@@ -90,7 +90,14 @@ class Pace(Protocol):
 class Context:
     """One climb as its actions see it."""
 
-    def __init__(self, problem: Problem, oracle: Oracle, pace: Pace | None, admission: str) -> None:
+    def __init__(
+        self,
+        problem: Problem,
+        oracle: Oracle,
+        pace: Pace | None,
+        admission: str,
+        between_attempts: Callable[[Outcome], None] | None = None,
+    ) -> None:
         self.problem = problem
         self.state = State(problem)
         self.outcome = Outcome(self.state)
@@ -103,16 +110,21 @@ class Context:
         self.times = AttemptTimes()
         self._oracle = oracle
         self._pace = pace
+        self._between_attempts = between_attempts
         self._kinds: dict[int, Kind | None] = {}
-        self._turns = SizeOrder if admission == "max-gpus" else GangOrder
+        self._order_type = SizeOrder if admission == "max-gpus" else GangOrder
 
     def start(self, actions_left: int, *, may_yield: bool = False) -> None:
         """An action begins; as of `Pace`."""
+        if self._between_attempts is not None:
+            self._between_attempts(self.outcome)
         if self._pace is not None:
             self._pace.start(actions_left, may_yield=may_yield)
 
     def attempted(self, *, served: bool) -> None:
-        """A gang had its turn."""
+        """A gang was served or refused; as of `Pace`."""
+        if self._between_attempts is not None:
+            self._between_attempts(self.outcome)
         if self._pace is not None:
             self._pace.attempted(served=served)
 
@@ -143,7 +155,7 @@ class Context:
 
     def gang_order(self, candidates: Sequence[int]) -> GangOrder | SizeOrder:
         """The order in which the gangs ``candidates`` are served."""
-        return self._turns(self.state, self.gang_units, candidates, self.times.begin)
+        return self._order_type(self.state, self.gang_units, candidates, self.times.begin)
 
     def stop(self, action: Action, late: Iterable[int]) -> None:
         """The budget ended: nothing is known of the gangs ``late``, as far as they still wait."""

@@ -4,7 +4,7 @@ Within an action gangs come in policy order, which is evaluated again as allocat
 Where it finds no way, an ``Oracle`` may be asked: it proves that there is none, or finds one.
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from kai_solver.actions.allocate import Admitter, Allocate
 from kai_solver.actions.context import Context, Oracle, Pace
@@ -21,7 +21,22 @@ _RESUMED = (Action.CONSOLIDATION, Action.RECLAIM)
 
 
 class Actions:
-    """All actions of one cycle, on one working state."""
+    """All actions of one cycle, on one working state.
+
+    Parameters
+    ----------
+    actions
+        Those that run, in their order.
+    admission
+        ``rank``: gangs come in queue order; ``max-gpus``: by priority, then by GPUs.
+    admitter
+        Chooses again which gangs allocate admits, once the greedy has; None: the greedy's choice stays.
+    left_out
+        Keys of gangs that are refused in this cycle.
+    between_attempts
+        Called with the outcome before each action and after each attempt that may disturb others: no gang is placed in
+        part then.
+    """
 
     def __init__(
         self,
@@ -33,12 +48,13 @@ class Actions:
         admission: str = "rank",
         admitter: Admitter | None = None,
         left_out: frozenset[str] = frozenset(),
+        between_attempts: Callable[[Outcome], None] | None = None,
     ) -> None:
         self.problem = problem
         self.actions = tuple(actions)
         self.admitter = admitter
         self.left_out = left_out
-        self.context = Context(problem, oracle, pace, admission)
+        self.context = Context(problem, oracle, pace, admission, between_attempts)
         self.state = self.context.state
         self.outcome = self.context.outcome
         self._late: list[tuple[Action, list[int]]] = []

@@ -36,22 +36,10 @@ def survives(
     mark = state.mark()
     for pod in allocation_unit.pods:
         state.lift(pod)
-    victims = {state.problem.pod_gang[pod] for pod in evicted}
-    kept = {gang: [list(pods) for pods in state.gangs[gang].pending] for gang in victims}
-    for pod in evicted:
-        state.gangs[state.problem.pod_gang[pod]].pending[state.leaf_of[pod]].append(pod)
-    for gang in victims:
-        for pods in state.gangs[gang].pending:
-            pods.sort()  # Numbers are in the order in which pods are served.
-    done = _serves(
-        state,
-        Placer(state, fits=fits),
-        GangOrder(state, gang_units, {*waiting, *victims, allocation_unit.gang}),
-        allocation_unit,
-    )
+    with state.supposed_to_wait(evicted) as victims:
+        gang_order = GangOrder(state, gang_units, {*waiting, *victims, allocation_unit.gang})
+        done = _serves(state, Placer(state, fits=fits), gang_order, allocation_unit)
     state.rollback(mark)
-    for gang, pending in kept.items():
-        state.gangs[gang].pending[:] = pending
     return done
 
 

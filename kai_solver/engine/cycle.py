@@ -286,9 +286,9 @@ class _Run:
             admission=self.model.admission,
             admitter=admitter,
             left_out=left_out,
+            between_attempts=self.keep_first if solver_client is None else None,
         )
         if solver_client is None:
-            pace.watch(actions.outcome)
             self._attempt_seconds = actions.context.times.seconds
         return ActionsRun(actions.run(), oracle.log)
 

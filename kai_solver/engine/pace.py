@@ -5,7 +5,6 @@ from collections.abc import Callable
 from typing import Protocol
 
 from kai_solver.domain import SolverModel
-from kai_solver.planstate.outcome import Outcome
 
 PATIENCE = 0.1
 """Part of the time left in which an action that may give way has to serve a gang."""
@@ -26,10 +25,6 @@ class Timed(Protocol):
     @property
     def kept_s(self) -> float:
         """Seconds kept for the plan and its check."""
-        ...
-
-    def keep_first(self, outcome: Outcome) -> None:
-        """``outcome`` is between two steps: a first plan may be made of it."""
         ...
 
 
@@ -56,19 +51,9 @@ class Pace:
         self._patience_s = self._idle_end_s = math.inf
         self._in_vain = 0
         self._attempt_end_s = math.inf
-        self._watched: Outcome | None = None
-
-    def watch(self, outcome: Outcome) -> None:
-        """Keep a first plan of what ``outcome`` comes to be."""
-        self._watched = outcome
-
-    def _pause(self) -> None:
-        if self._watched is not None:
-            self.run.keep_first(self._watched)
 
     def start(self, actions_left: int, *, may_yield: bool) -> None:
         """An action begins."""
-        self._pause()
         now = self.run.clock()
         left_s = self.deadline_s - now
         self.end_s = now + left_s * (self._share if actions_left > 2 else 1.0)
@@ -78,7 +63,6 @@ class Pace:
 
     def attempted(self, *, served: bool) -> None:
         """An action that serves is worth its time."""
-        self._pause()
         self._in_vain += 1
         if served and self._patience_s < math.inf:
             self._idle_end_s, self._in_vain = self.run.clock() + self._patience_s, 0

@@ -106,6 +106,13 @@ class Outcome:
         self._moved -= evicted
         self._moved.update(unit for unit in admission.units if pool.is_moved(unit))
 
+    def replace_admissions(self, admissions: Sequence[Admission]) -> None:
+        """Take ``admissions`` in place of those made so far: the same gangs with other victims, or others by choice.
+
+        Places and victims have changed in the state already; what actions know of their own admissions stays.
+        """
+        self.admissions = list(admissions)
+
     def withdraw(self, admission: Admission, refusal: Refusal) -> None:
         """Take ``admission`` back; its places are lifted already."""
         self.admissions.remove(admission)

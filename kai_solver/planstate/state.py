@@ -6,7 +6,8 @@ left. A pod that fits ``idle`` and ``future`` can be bound at once; one that fit
 """
 
 import bisect
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import islice
@@ -268,6 +269,43 @@ class State:
             else:
                 (self._apply_put if step == "put" else self._apply_lift)(pod, place)
             self.journal.append((step, pod, place))
+
+    # -- suppositions ------------------------------------------------------------------------------------------
+
+    @contextmanager
+    def supposing(self) -> Iterator[None]:
+        """Within, `suppose` may change what queues hold; afterwards that is as before. No step is taken within."""
+        now = self.allocated, self.allocated_fixed
+        self.allocated, self.allocated_fixed = ([list(row) for row in table] for table in now)
+        try:
+            yield
+        finally:
+            self.allocated, self.allocated_fixed = now
+
+    def suppose(self, queues: Iterable[int], cost: Charge, times: int = 1, *, is_fixed: bool = False) -> None:
+        """Suppose that each of ``queues`` holds ``times`` the ``cost`` more, ``is_fixed``: of work not preemptible.
+
+        Until `supposing` ends; for good only in a state that is made for a supposition.
+        """
+        table = self.allocated_fixed if is_fixed else self.allocated
+        for queue in queues:
+            table[queue] = [held + times * amount for held, amount in zip(table[queue], cost, strict=True)]
+
+    @contextmanager
+    def supposed_to_wait(self, evicted: Iterable[int]) -> Iterator[set[int]]:
+        """Within, the pods ``evicted`` wait again, as in the next cycle; their gangs. Steps taken within are undone."""
+        pods = list(evicted)
+        victims = {self.problem.pod_gang[pod] for pod in pods}
+        kept = {gang: [list(pods) for pods in self.gangs[gang].pending] for gang in victims}
+        for pod in pods:
+            self._wait_again(self.problem.pod_gang[pod], self.leaf_of[pod], pod)
+        mark = self.mark()
+        try:
+            yield victims
+        finally:
+            self.rollback(mark)
+            for gang, pending in kept.items():
+                self.gangs[gang].pending[:] = pending
 
     # -- effects -----------------------------------------------------------------------------------------------
 

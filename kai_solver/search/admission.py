@@ -65,10 +65,12 @@ def _apply(
     if not apply(outcome.state, outcome.pool, joint, decision, admitted):
         return False
     before = {a.allocation_unit.pods for a in outcome.admissions}
-    outcome.admissions = [
-        Admission(allocation_unit, action, by_solver=allocation_unit.pods not in before)
-        for allocation_unit, action in admitted
-    ]
+    outcome.replace_admissions(
+        [
+            Admission(allocation_unit, action, by_solver=allocation_unit.pods not in before)
+            for allocation_unit, action in admitted
+        ]
+    )
     return True
 
 

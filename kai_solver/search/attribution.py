@@ -27,11 +27,11 @@ def attribute(outcome: Outcome, joint: Joint, decision: Decision, takers: Sequen
     """
     movers = {m.unit: m for m in joint.movers}
     able = _able(outcome, decision, movers, takers)
-    outcome.admissions = _as_before(outcome, decision, movers, able)
+    outcome.replace_admissions(_as_before(outcome, decision, movers, able))
     if reclaims_hold(outcome):
         return True
     shared = share_out(outcome, _victim_groups(decision, movers, able))
-    outcome.admissions = shared.admissions
+    outcome.replace_admissions(shared.admissions)
     return not shared.left and reclaims_hold(outcome)
 
 

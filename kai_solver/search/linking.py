@@ -193,5 +193,6 @@ def _with_other(outcome: Outcome, pool: VictimPool, at: int, unit: int, other: i
         state.rollback(mark)
         return None
     units = tuple(other if taken == unit else taken for taken in admission.units)
-    outcome.admissions[at] = replace(admission, units=units)
+    others = outcome.admissions
+    outcome.replace_admissions([*others[:at], replace(admission, units=units), *others[at + 1 :]])
     return found

@@ -192,14 +192,14 @@ class LocalStages:
         if Disturbed.of(state).is_more_than(before):
             state.rollback(mark)
             return False
-        outcome.admissions = exchanged(outcome, self.pool, decision, hood.units, self.rights.takers)
+        outcome.replace_admissions(exchanged(outcome, self.pool, decision, hood.units, self.rights.takers))
         if reclaims_hold(outcome):
             return True
-        outcome.admissions = admissions
+        outcome.replace_admissions(admissions)
         beside = model_input.join([], frozenset(elsewhere.units), NO_UNITS, NO_UNITS, (), may_move=True)
         whole = replace(joint, movers=(*joint.movers, *beside.movers))
         if attribute(outcome, whole, elsewhere.beside(decision), self.rights.takers):
             return True
         state.rollback(mark)
-        outcome.admissions = admissions
+        outcome.replace_admissions(admissions)
         return False

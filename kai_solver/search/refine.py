@@ -362,5 +362,5 @@ def _apply(outcome: Outcome, joint: Joint, decision: Decision, takers: Sequence[
     if attribute(outcome, joint, decision, takers):
         return ""
     outcome.state.rollback(mark)
-    outcome.admissions = admissions
+    outcome.replace_admissions(admissions)
     return "the solver's victims would not be allowed reclaim by reclaim; those found before are kept"

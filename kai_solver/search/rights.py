@@ -137,9 +137,8 @@ def _before_disruption(outcome: Outcome) -> State:
     before = State(outcome.state.problem)
     for admission in outcome.admissions:
         if admission.action is Action.ALLOCATE:
+            leaf = before.problem.gangs[admission.allocation_unit.gang].queue
             for pod in admission.allocation_unit.pods:
                 place = outcome.state.places[pod]
-                for queue in before.problem.queues.path[before.problem.gangs[admission.allocation_unit.gang].queue]:
-                    row = before.allocated[queue]
-                    before.allocated[queue] = [a + c for a, c in zip(row, place.charge, strict=True)]
+                before.suppose(before.problem.queues.path[leaf], place.charge)
     return before

@@ -26,8 +26,6 @@ from kai_solver.problem.charges import Charge
 MOST_AHEAD = 4096
 """Swaps that are looked ahead at most."""
 
-_Table = list[list[int]]
-
 
 class Standing(NamedTuple):
     """What a taker may take from: leaf queues, those levelled ones of them that have nothing left to give, and whether
@@ -152,7 +150,7 @@ class ReclaimLookahead:
         with self._ahead(preemptor, swaps, losers):
             if not losers:
                 path = self.problem.queues.path[preemptor.queue]
-                self._shift(self.state.allocated, self._gaining.difference(path), swaps)
+                self.state.suppose(self._gaining.difference(path), self.charge, swaps)
             return self._now_standing(preemptor) == now
 
     def _may_take(self, preemptor: Preemptor, victim: GangShape, unit: int, payer: int, swaps: int) -> bool:
@@ -160,7 +158,7 @@ class ReclaimLookahead:
         with self._ahead(preemptor, swaps - 1, (payer,)):
             if self.victim_search.action is Action.RECLAIM and not self._may_reclaim(preemptor, victim, unit):
                 return False
-            self._shift(self.state.allocated_fixed, self.problem.queues.path[preemptor.queue], +1)
+            self.state.suppose(self.problem.queues.path[preemptor.queue], self.charge, is_fixed=True)
             return passed_cap(self.state, preemptor.gang, asked) is None
 
     def _may_reclaim(self, preemptor: Preemptor, victim: GangShape, unit: int) -> bool:
@@ -172,8 +170,8 @@ class ReclaimLookahead:
         ledger = ReclaimLedger(problem.reclaim_right(state.allocated, preemptor.queue, preemptor.charge))
         if not ledger.take_all((victim.queue,), [(victim.queue, self.charge)]):
             return False
-        self._shift(state.allocated, problem.queues.path[victim.queue], -1)
-        self._shift(state.allocated, problem.queues.path[preemptor.queue], +1)
+        state.suppose(problem.queues.path[victim.queue], self.charge, -1)
+        state.suppose(problem.queues.path[preemptor.queue], self.charge)
         return goes_before(state, preemptor.gang, preemptor.charge, victim, self.charge)
 
     @contextmanager
@@ -183,17 +181,9 @@ class ReclaimLookahead:
         In preempt a queue takes from itself, and only what may not be preempted grows.
         """
         state, path = self.state, self.problem.queues.path[preemptor.queue]
-        now = state.allocated, state.allocated_fixed
-        state.allocated, state.allocated_fixed = ([list(row) for row in table] for table in now)
-        if self.victim_search.action is Action.RECLAIM:
-            self._shift(state.allocated, path, swaps)
-            self._shift(state.allocated, losers, -swaps)
-        self._shift(state.allocated_fixed, path, swaps)
-        try:
+        with state.supposing():
+            if self.victim_search.action is Action.RECLAIM:
+                state.suppose(path, self.charge, swaps)
+                state.suppose(losers, self.charge, -swaps)
+            state.suppose(path, self.charge, swaps, is_fixed=True)
             yield
-        finally:
-            state.allocated, state.allocated_fixed = now
-
-    def _shift(self, table: _Table, queues: Iterable[int], times: int) -> None:
-        for queue in queues:
-            table[queue] = [held + times * amount for held, amount in zip(table[queue], self.charge, strict=True)]
