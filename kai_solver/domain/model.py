@@ -17,7 +17,6 @@ FAMILIES = (
     "gang",
     "subgroup",
     "capacity",
-    "numa",
     "limit",
     "quota",
     "entitlement",
@@ -31,8 +30,7 @@ FAMILIES = (
     "placement",
     "budgets",
     "tenants",
-    "spares",
-    "gpurows",
+    *RULES,
 )
 """Constraint families of the CP-SAT model that ship with kai-solver, of the core and of rules; more by entry points."""
 
