@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-OPTIONAL: tuple[str, ...] = ()
+OPTIONAL = ("usercaps",)
 """Rules that are found by name, each in a module of this room (`check/optional.py`)."""
 
 RULES = (

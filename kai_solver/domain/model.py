@@ -6,7 +6,7 @@ from kai_solver.domain.plan import Action
 
 ACTIONS = (Action.ALLOCATE, Action.CONSOLIDATION, Action.RECLAIM, Action.PREEMPT, Action.STALE)
 
-RULES = {"gpurows": "gpu_rows", "spares": "spares", "numa": "numa_zones"}
+RULES = {"gpurows": "gpu_rows", "spares": "spares", "numa": "numa_zones", "usercaps": "user_caps"}
 """Optional rules that ship, in the order in which they are asked: the name of each, which is that of its constraint
 family, and of its package ``kai_solver.rules.<package>``."""
 

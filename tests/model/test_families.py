@@ -316,6 +316,14 @@ def keeping(cluster: Snapshot) -> Snapshot:
     return replace(cluster, topologies=tuple(replace(t, spares=SpareNodes("rack", 1)) for t in cluster.topologies))
 
 
+def capped(pods: int) -> Snapshot:
+    """Each user has at most so many pods; one pod of the user runs, and may not leave."""
+    queue = replace(a_queue("a"), rules=(("usercaps", f"label=user pods={pods}"),))
+    snapshot = a_cluster(THREE_NODES, [a_gang("r", 1, on="n0", preemptible=False), a_gang("w", 1)], queue)
+    gangs = (replace(g, pods=tuple(replace(p, labels={"user": "alice"}) for p in g.pods)) for g in snapshot.gangs)
+    return replace(snapshot, gangs=tuple(gangs))
+
+
 def beside_one(gpus: int) -> Snapshot:
     """The first of so many GPUs is held; of five, no two in a row are left beside the two that are aligned."""
     waiting = in_rows(a_gang("w", 2, 2), "aligned", "contiguous")
@@ -379,6 +387,7 @@ ALLOWED: dict[str, Case] = {
     "budgets": Case(two_replicas(allowed=2), Action.PREEMPT),
     "tenants": Case(two_tenants(TWO_RACKS), Action.ALLOCATE),
     "spares": Case(keeping(a_cluster(THREE_NODES, [a_gang("w", 1, 1)])), Action.ALLOCATE),
+    "usercaps": Case(capped(2), Action.ALLOCATE),
     "gpurows": Case(beside_one(6), Action.ALLOCATE),
 }
 
@@ -442,6 +451,7 @@ FORBIDDEN: dict[str, Case] = {
     "budgets": Case(two_replicas(allowed=1), Action.PREEMPT),
     "tenants": Case(two_tenants(TWO_RACKS[:1]), Action.ALLOCATE),
     "spares": Case(keeping(a_cluster(THREE_NODES[:2], [a_gang("w", 1, 1)])), Action.ALLOCATE),
+    "usercaps": Case(capped(1), Action.ALLOCATE),
     "gpurows": Case(beside_one(5), Action.ALLOCATE),
 }
 
