@@ -42,7 +42,7 @@ class Allocate:
         self.postponed: list[AllocationUnit] = []
 
     def run(self, candidates: Sequence[int]) -> None:
-        """Place the gangs ``candidates``; those with surplus take turns again and again."""
+        """Place the gangs ``candidates``; those with surplus come again and again."""
         keep_promises(self.context, candidates)
         gang_order = self.context.gang_order(candidates)
         batch_probe = BatchProbe(self.context, Action.ALLOCATE)
@@ -93,7 +93,7 @@ class Allocate:
                 )
 
     def _place(self, allocation_unit: AllocationUnit, failed: dict[Signature, Refusal]) -> Refusal | None:
-        """Admit ``allocation_unit`` where it may and can run. ``failed``: what allocation units like it were told."""
+        """Admit ``allocation_unit`` where it may and can run. ``failed``: the refusals of units like it."""
         refusal = over_capacity(self.state, allocation_unit)
         if refusal is not None:
             return refusal

@@ -39,7 +39,7 @@ class Oracle(Protocol):
     """Answers what the greedy could not. On "no" the state is as before; the proof says how sure it is."""
 
     def refute(self, outcome: Outcome, allocation_unit: AllocationUnit, action: Action) -> Answer | None:
-        """A bound's proof that ``rung`` can do nothing for ``allocation_unit``; asked before victims are looked for."""
+        """A bound's proof that ``action`` can do nothing for ``allocation_unit``; asked before victims are sought."""
         ...
 
     def place(
@@ -67,7 +67,7 @@ class Pace(Protocol):
         ...
 
     def attempted(self, *, served: bool) -> None:
-        """A gang had its turn."""
+        """A gang was served or refused."""
         ...
 
     def is_fruitless(self) -> bool:
@@ -79,16 +79,16 @@ class Pace(Protocol):
         ...
 
     def start_attempt(self) -> None:
-        """A gang has its turn."""
+        """An attempt begins."""
         ...
 
     def is_attempt_over(self) -> bool:
-        """True where the turn has taken more than its share of the action's time, or all of that has ended."""
+        """True where the attempt has taken more than its share of the action's time, or all of that has ended."""
         ...
 
 
 class Context:
-    """One climb as its actions see it."""
+    """What the actions of one cycle share."""
 
     def __init__(
         self,
@@ -138,7 +138,7 @@ class Context:
 
     @contextmanager
     def timed_attempt(self, *, is_shared: bool) -> Iterator[None]:
-        """A gang has its turn; placing raises `TimeIsUp` past its share of the action's time, or past all of it."""
+        """An attempt of a gang; placing raises `TimeIsUp` past its share of the action's time, or past all of it."""
         if self._pace is None:
             yield
             return

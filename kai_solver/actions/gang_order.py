@@ -25,7 +25,7 @@ _TOP = -1
 
 
 def _nothing(_gang: int) -> None:
-    """Turns without further information."""
+    """No observer."""
 
 
 class NextGang(NamedTuple):
@@ -53,7 +53,7 @@ class GangOrder:
     """Hands out (gang, allocation unit) one by one; a queue's place among its siblings moves as it is served.
 
     Every level is a heap of queues. The queue that is served is on top of all heaps from the root to its leaf, so that
-    only those tops are compared again. In a slow hour (2026-11-21, 4,000 gangs) a turn costs 13 µs with two queues, 21
+    only those tops are compared again. In a slow hour (2026-11-21, 4,000 gangs) a step costs 13 µs with two queues, 21
     µs with 200 in three levels, half of what it costs to look at all siblings. ``begins``: called with each gang that
     has its turn.
     """
@@ -239,7 +239,7 @@ class GangOrder:
 class SizeOrder:
     """Hands out gangs by priority, then by GPUs asked for, largest first: admission ``max-gpus``.
 
-    Queues bound what may be taken (limits, quotas) but not whose turn it is.
+    Queues bound what may be taken (limits, quotas) but not which gang is next.
     """
 
     def __init__(

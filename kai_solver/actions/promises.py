@@ -67,7 +67,7 @@ def _serve(
 
 
 def _in_order(context: Context, gangs: set[int]) -> Iterator[AllocationUnit]:
-    """Requests of ``gangs``, in queue order; a gang has another turn if it was promised more."""
+    """Requests of ``gangs``, in queue order; a gang comes again if it was promised more."""
     gang_order = context.gang_order(sorted(gangs))
     while (next_gang := gang_order.pop()) is not None:
         yield next_gang.allocation_unit

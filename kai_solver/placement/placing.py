@@ -197,7 +197,7 @@ class Placer:
             return False
         if not joined:
             self.state.join(pods, sum_of(self.state.problem.charges[pod] for pod in pods))
-        self.state.seat(pods, found[0].tolist(), found[1].tolist())
+        self.state.place_joined(pods, found[0].tolist(), found[1].tolist())
         self.fits.took_many(shape, *found)
         return True
 

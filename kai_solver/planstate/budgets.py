@@ -1,4 +1,4 @@
-"""Disruption budgets in a climb: what units take of them, and what is left once some have left.
+"""Disruption budgets in a cycle: what units take of them, and what is left once some have left.
 
 A moved pod counts like one that left: it is evicted, and made again elsewhere. All of it is read from the state, so
 that a rollback of the state is a rollback of this.

@@ -21,7 +21,7 @@ class HoldRows:
     Attributes
     ----------
     unit, node
-        (H,) whose row it is, and where.
+        (H,) the unit of the row, and its node.
     whole
         (H,) devices that it holds alone.
     request

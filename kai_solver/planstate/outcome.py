@@ -49,7 +49,7 @@ class Refusal:
 
 @dataclass(slots=True)
 class Outcome:
-    """Everything decided in one climb.
+    """Everything decided in one cycle.
 
     Attributes
     ----------
@@ -62,7 +62,7 @@ class Outcome:
     stale
         Gangs evicted for running below their minimum.
     stopped
-        The climb ended before every gang was asked.
+        The time ended before every gang was attempted.
     """
 
     state: State
@@ -76,7 +76,7 @@ class Outcome:
     _moved: set[int] = field(default_factory=set)
 
     def refuse(self, gang: int, action: Action, refusal: Refusal, asked: Sequence[int] | None = None) -> None:
-        """Note why ``rung`` does nothing for ``gang``, which asked for the pods ``asked``."""
+        """Note why ``action`` does nothing for ``gang``, which asked for the pods ``asked``."""
         self.refusals.setdefault(gang, {})[action] = refusal
         if asked is not None:
             self.asked[gang, action] = tuple(asked)

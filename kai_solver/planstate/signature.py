@@ -25,7 +25,7 @@ def _of_part(shapes: list[int], part: Part) -> Signature:
 
 
 class Kind(NamedTuple):
-    """What a gang of one pod asks for, with what right: gangs of one kind differ only in whose turn comes first.
+    """What a gang of one pod asks for, with what right: gangs of one kind differ only in which comes first.
 
     ``charge``, ``least``: what it costs its queue, at most and at least; ``beside``: GPUs of that which take no device
     (thousandths); ``is_related``: whether a wish between pods is about it (none that a rule is about has a kind).

@@ -57,10 +57,29 @@ class GangState:
 
 
 class State:
-    """Mutable; every change goes through ``put``, ``lift``, ``evict`` and ``restore``.
+    """Mutable, by its own methods alone: other rooms read its attributes and never write them.
 
-    ``gone``: running pods that left, with or without a new place; ``is_gone``: (P,) the same. ``is_out``: (P,) those
-    of them that have none.
+    Steps (`put`, `lift`, `evict`, `restore`, `swap`, `join` with `place_joined`) are journalled, and undone by `rollback`
+    to a `mark`. Suppositions (`supposing`, `supposed_to_wait`) end with their block.
+
+    Attributes
+    ----------
+    idle, future
+        (R, N) free amounts by resource and node: now, and once all that is leaving has left.
+    device_idle, device_future
+        (N, D) the same by device, in parts of it. ``sharers_now``, ``sharers_later``: pods that share each.
+    whole_now, whole_later, gpu_free
+        (N,) devices that are free whole, now and later; thousandths of devices that are free later.
+    allocated, allocated_fixed
+        By queue, (CPU, memory, GPU) that it holds; of work that is not preemptible.
+    places
+        By pod, the place that it got in this cycle.
+    gone, is_gone, is_out
+        Running pods that left, with or without a new place; (P,) the same; (P,) those of them that have none.
+    gangs, leaf_of
+        By gang, which of its pods run or will, and which wait; by pod, its leaf in the gang.
+    touched
+        Nodes in the order in which steps changed them: tables by node are renewed from it.
     """
 
     def __init__(self, problem: Problem) -> None:
@@ -151,7 +170,7 @@ class State:
         return self._linked[shape]
 
     def join(self, pods: Sequence[int], cost: Charge) -> None:
-        """``pods`` of one leaf, of plain shapes, are to run and cost their queue so much; ``seat`` must follow."""
+        """``pods`` of one leaf, of plain shapes, are to run at this cost to their queue; `place_joined` has to follow."""
         gang, leaf = self.problem.pod_gang[pods[0]], self.leaf_of[pods[0]]
         self.gangs[gang].active[leaf].extend(pods)
         pending = self.gangs[gang].pending[leaf]
@@ -166,7 +185,7 @@ class State:
         for rule in self.rules:
             rule.join(gang, pods, +1)
 
-    def seat(self, pods: Sequence[int], nodes: Sequence[int], counts: Sequence[int]) -> None:
+    def place_joined(self, pods: Sequence[int], nodes: Sequence[int], counts: Sequence[int]) -> None:
         """Place ``pods`` of one plain shape, joined already, to start now: ``counts`` of them on each of ``nodes``.
 
         The same as ``put`` one after the other; a node may come more than once.
@@ -188,7 +207,7 @@ class State:
         self.touched.extend(nodes)
 
     def swap(self, victim: int, pod: int) -> None:
-        """``pod`` is to run where its twin ``victim`` runs: as ``evict`` and ``put``, not now; what is free stays."""
+        """``pod`` is to run where ``victim``, which holds the same, does: ``evict`` and ``put`` in one, not now."""
         node, held_devices = self.problem.pod_node[victim], self.problem.held_devices.get(victim, ())
         self._leave(victim, self.problem.charges[victim])
         self.gone.add(victim)

@@ -89,7 +89,7 @@ class VictimPool:
         )
         self.is_elastic: BoolArray = np.array([len(self.of_gang[u.gang]) > 1 for u in self.units], dtype=np.bool_)
 
-    def seat(self, unit: int) -> None:
+    def note_places(self, unit: int) -> None:
         """Remember that the unit's pods are, or may be, where they have places now."""
         for pod in self.units[unit].pods:
             place = self.state.places.get(pod)

@@ -104,7 +104,7 @@ def _place(
         _put(state, fits, pod, decision, later=later)
     if pool is not None:
         for mover in movers:
-            pool.seat(mover.unit)
+            pool.note_places(mover.unit)
     for allocation_unit, _ in allocation_units:
         start_together(state, allocation_unit)
 

@@ -101,7 +101,7 @@ def _settle(outcome: Outcome) -> None:
     pool = outcome.pool
     for unit in pool.units if pool is not None else ():
         if pool is not None and pool.is_moved(unit.index):
-            pool.seat(unit.index)
+            pool.note_places(unit.index)
 
 
 # -- victims -----------------------------------------------------------------------------------------------------------

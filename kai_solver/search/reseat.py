@@ -42,7 +42,7 @@ def reseat(outcome: Outcome) -> None:
     if is_worse or not state.keeps_rules():
         state.rollback(mark)
     for unit in moved:
-        pool.seat(unit)
+        pool.note_places(unit)
 
 
 def _lost(state: State) -> int:

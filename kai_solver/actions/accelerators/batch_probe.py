@@ -2,7 +2,7 @@
 
 Source: docs/how-a-cycle-decides.md#oracle.
 
-Only those whose turns follow each other, in the order that holds if each is served. After a "no" the half is asked:
+Only those that follow each other, in the order that holds if each is served. After a "no" the half is asked:
 where m of them can be served and m + 1 cannot, asking one by one comes to the same m, since every admitted gang keeps
 its right to run and not its place. In actions that evict the order depends on the victims: there it is one by one.
 """
@@ -28,7 +28,7 @@ _KEEPING = (Action.ALLOCATE, Action.CONSOLIDATION)
 
 
 class BatchProbe:
-    """One action of one climb. ``may_ask``: False for an allocation unit that a rule keeps from the action."""
+    """One action of one cycle. ``may_ask``: False for an allocation unit that a rule keeps from the action."""
 
     def __init__(
         self,
@@ -71,7 +71,7 @@ class BatchProbe:
         return none_left and (self.action is Action.ALLOCATE or moves < 0)
 
     def _is_identical(self, next_gang: NextGang, signature: Signature) -> bool:
-        """Does the turn ask for the same, for all that its gang waits for, and may it?"""
+        """Whether the gang asks for the same, for all that it waits for, and may."""
         allocation_unit, pending = next_gang.allocation_unit, self.state.gangs[next_gang.gang].pending
         is_all = len(allocation_unit.pods) == sum(map(len, pending)) and not allocation_unit.is_choice
         return is_all and self.context.signature(allocation_unit) == signature and self.may_ask(allocation_unit)
@@ -84,7 +84,7 @@ class BatchProbe:
         return [next_gang.allocation_unit for next_gang in self._payable(identical)]
 
     def _payable(self, line: Iterator[NextGang]) -> Iterator[NextGang]:
-        """Turns of ``line`` up to the first that would pass a limit or a quota beside those before it."""
+        """Gangs of ``line`` up to the first that would pass a limit or a quota beside those before it."""
         problem = self.state.problem
         tree = problem.queues
         held, fixed = ([list(row) for row in table] for table in (self.state.allocated, self.state.allocated_fixed))

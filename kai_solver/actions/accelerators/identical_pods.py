@@ -57,7 +57,7 @@ class IdenticalPods:
         return found
 
     def _are_identical_pods(self, rows: HoldRows, shape: int, charge: Charge) -> BoolArray:
-        """(H,) rows of lone units at home that hold, and cost their queue, what a pod of ``shape`` asks for.
+        """(H,) rows of lone units at their origin that hold, and cost their queue, what a pod of ``shape`` asks for.
 
         No rule or wish between pods is about them: it makes no difference to other pods that they leave.
         """

@@ -1,6 +1,6 @@
 """Runs of identical gangs: admitted turn by turn, placed all at once.
 
-The order depends on what queues hold, not on the nodes that their pods got. So the turns of gangs that differ in
+The order depends on what queues hold, not on the nodes that their pods got. So the attempts of gangs that differ in
 nothing that matters to nodes are taken first, as many as there are places for, and then all their pods are placed in
 one step. The outcome is that of placing them one by one.
 """
@@ -19,7 +19,7 @@ from kai_solver.planstate.state import State
 from kai_solver.units import UNLIMITED
 
 LOOKS = 32
-"""Turns between two looks at the clock."""
+"""Gangs between two looks at the clock."""
 
 MANY = 64
 """Length of a run from which on it pays to look ahead: that costs 60 µs a queue and 8 µs a gang (2026-11-21)."""
@@ -85,7 +85,7 @@ class Runs:
         return bool(served)
 
     def _until_other(self, line: Iterable[NextGang], ends: set[int]) -> Iterator[NextGang]:
-        """The turns of ``line`` up to the first that is not plain or asks again: it is noted in ``ends``."""
+        """The gangs of ``line`` up to the first that is not plain or asks again: it is noted in ``ends``."""
         for next_gang in line:
             yield next_gang
             is_plain = plain_shape(self.context, next_gang.allocation_unit) is not None
@@ -94,7 +94,7 @@ class Runs:
                 return
 
     def _admit_run(self, shape: int, run: Iterable[NextGang], served: set[int]) -> bool:
-        """Admit turns of one shape; False where one found no room, may not pay, or the time ended."""
+        """Admit gangs of one shape; False where one found no room, may not pay, or the time ended."""
         room = self._room(shape)
         pods: list[int] = []
         is_done = True
@@ -111,7 +111,7 @@ class Runs:
             self.placer.fill(pods, joined=True)
         return is_done
 
-    # -- one turn ------------------------------------------------------------------------------------------------
+    # -- one gang ------------------------------------------------------------------------------------------------
 
     def _room(self, shape: int) -> int:
         return int(self.placer.fits.counts(shape)[0].sum())
@@ -131,7 +131,7 @@ class Runs:
 def plain_shape(context: Context, allocation_unit: AllocationUnit) -> int | None:
     """The one shape of an allocation unit that asks for nothing but room for its pods; None for others.
 
-    Surplus may have to wait for its gang's minimum, so it has its own turn.
+    Surplus may have to wait for its gang's minimum, so it has an attempt of its own.
     """
     units_of_gang, shapes = context.gang_units[allocation_unit.gang], context.problem.pod_shape
     leaf = units_of_gang.lone

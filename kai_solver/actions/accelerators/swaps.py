@@ -26,11 +26,11 @@ from kai_solver.problem import GangShape
 from kai_solver.problem.charges import Charge
 
 FEW = 32
-"""Swaps below which a batch was not worth the sorting: the next ones wait for as many turns."""
+"""Swaps below which a batch was not worth the sorting: the next ones wait for as many gangs."""
 
 
 class Swaps:
-    """Of one disruptive action of one climb.
+    """Of one disruptive action of one cycle.
 
     ``known``: kinds of which one was served alone, by a swap: by then nothing forbids the action to them altogether.
     """

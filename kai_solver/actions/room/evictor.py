@@ -66,7 +66,7 @@ class Evictor(Placer):
         """Place ``allocation_unit`` with victims; the units that left or moved for it, or None with the state
         unchanged.
 
-        Units that turn out not to be needed stay at home; those that fit elsewhere are moved; the rest is evicted.
+        Units that turn out not to be needed stay; those that fit elsewhere are moved; the rest is evicted.
         ``allowance``: what may be taken from which queue, if all that leaves is evicted.
         """
         mark = self.state.mark()
@@ -257,14 +257,15 @@ class Evictor(Placer):
         return all(self.keeps_domains(shape, shape.root) and self.state.keeps_spacing(shape.index) for shape in shapes)
 
     def _by_size(self, units: list[int]) -> list[int]:
-        """First those that can only come home, then the largest."""
+        """First those that can only return to their origin, then the largest."""
         pool = self.pool
         return sorted(units, key=lambda u: (pool.may_move[u], -pool.units[u].charge[2], -pool.units[u].charge[0], u))
 
     def _replace(self, unit: int) -> bool:
         """Give the pods of a unit that left another place, within their own gang's constraints.
 
-        Surplus of which no controller makes new pods leaves with its core in consolidation, and may only come home.
+        Surplus of which no controller makes new pods leaves with its core in consolidation, and may only return to its
+        origin.
         """
         u = self.pool.units[unit]
         if not self.pool.may_move[unit]:
@@ -277,7 +278,7 @@ class Evictor(Placer):
             placed = self.mover.place_part(part, None, largest_first=largest_first)
             # A request by GPU memory costs more on smaller devices.
             if placed and self._within_limits(u.gang) and (self.action is Action.CONSOLIDATION or self._may_run(unit)):
-                self.pool.seat(unit)
+                self.pool.note_places(unit)
                 return True
             self.state.rollback(mark)
         return False
@@ -323,7 +324,7 @@ class Evictor(Placer):
             state.rollback(mark)
             return
         for unit in units:
-            pool.seat(unit)
+            pool.note_places(unit)
 
     def _return_surplus(self, gang: int) -> None:
         """Let the surplus of a gang stay without its core, where together it makes up the minimum."""
@@ -339,10 +340,10 @@ class Evictor(Placer):
             state.rollback(mark)
             return
         for unit in origin:
-            pool.seat(unit)
+            pool.note_places(unit)
 
     def _within_limits(self, gang: int) -> bool:
-        """False where the queue passes a limit only because units of ``gang`` came home: they had to go for that."""
+        """False where the queue passes a limit only because units of ``gang`` returned: they had to go for that."""
         return within_limits(self.state, self.state.problem.gangs[gang].queue)
 
     def _may_run(self, unit: int) -> bool:
