@@ -59,7 +59,7 @@ class GangState:
 class State:
     """Mutable, by its own methods alone: other rooms read its attributes and never write them.
 
-    Steps (`put`, `lift`, `evict`, `restore`, `swap`, `join` with `place_joined`) are journalled, and undone by `rollback`
+    Steps (`put`, `lift`, `evict`, `restore`, `swap`, `join` with `place_joined`) are journalled; `rollback` undoes them
     to a `mark`. Suppositions (`supposing`, `supposed_to_wait`) end with their block.
 
     Attributes
@@ -170,7 +170,7 @@ class State:
         return self._linked[shape]
 
     def join(self, pods: Sequence[int], cost: Charge) -> None:
-        """``pods`` of one leaf, of plain shapes, are to run at this cost to their queue; `place_joined` has to follow."""
+        """``pods`` of one leaf, of plain shapes, are to run at this cost; `place_joined` has to follow."""
         gang, leaf = self.problem.pod_gang[pods[0]], self.leaf_of[pods[0]]
         self.gangs[gang].active[leaf].extend(pods)
         pending = self.gangs[gang].pending[leaf]

@@ -141,7 +141,13 @@ class Bench:
 
 @pytest.fixture(autouse=True)
 def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name, seconds in (("DRAIN_S", 0.2), ("REPORT_S", 0.1), ("END_S", 0.5), ("MEET_S", 0.05), ("LONGEST_MEET_S", 0.1)):
+    for name, seconds in (
+        ("DRAIN_S", 0.2),
+        ("REPORT_S", 0.1),
+        ("END_S", 0.5),
+        ("MEET_S", 0.05),
+        ("LONGEST_MEET_S", 0.1),
+    ):
         monkeypatch.setattr(app, name, seconds)
 
 
