@@ -205,16 +205,16 @@ def _allow(form: MasterForm, master: Master) -> None:
     """Evictions stay within what their queue may be taken from, in one resource at least."""
     for number, allowance in enumerate(master.allowances):
         pairs = zip(master.groups, form.keep, strict=True)
-        payers = [(group, keep) for group, keep in pairs if group.surplus == number and keep >= 0]
-        if not payers:
+        counted = [(group, keep) for group, keep in pairs if group.surplus == number and keep >= 0]
+        if not counted:
             continue
         chosen = [(r, most, form.spec.bool_var()) for r, most in enumerate(allowance) if most is not None]
-        for group, keep in payers if not chosen else ():
+        for group, keep in counted if not chosen else ():
             form.spec.add_ge([(1, keep)], group.copies, family="allowance")
         if chosen:
             form.spec.bool_or([is_chosen for _, _, is_chosen in chosen], family="allowance")
         for resource, most, is_chosen in chosen:
-            charged = [(g.charge[resource], g.copies, keep) for g, keep in payers if g.charge[resource]]
+            charged = [(g.charge[resource], g.copies, keep) for g, keep in counted if g.charge[resource]]
             total = sum(charge * copies for charge, copies, _ in charged)
             terms = [(-charge, keep) for charge, _, keep in charged]
             guard = (is_chosen,) if len(chosen) > 1 else ()

@@ -69,21 +69,21 @@ class Aggregator:
         self, question: Question, surplus: Sequence[QueueSurplus], anywhere: Counter[int], groups: Counter["_Key"]
     ) -> None:
         pool = question.outcome.pool
-        payer_of = {leaf: number for number, s in enumerate(surplus) for leaf in s.leaves}
-        paying, free = question.paying, question.droppable
+        surplus_of = {leaf: number for number, s in enumerate(surplus) for leaf in s.leaves}
+        charged, free = question.charged, question.droppable
         for index in question.units if pool is not None else ():
             if index in free or pool is None:
                 continue
             unit = pool.units[index]
             load = self._load(unit)
-            payer = payer_of.get(self.problem.gangs[unit.gang].queue, -2) if index in paying else -1
-            if payer == -2:
+            number = surplus_of.get(self.problem.gangs[unit.gang].queue, -2) if index in charged else -1
+            if number == -2:
                 continue  # It may be taken, and nothing counts what it costs.
-            if payer < 0 and load.level is None:
+            if number < 0 and load.level is None:
                 for shape, count in load.pods:
                     anywhere[shape] += count
-            elif payer >= 0:
-                groups[_Key(load.pods, load.level, None, 0, unit.charge, payer)] += 1
+            elif number >= 0:
+                groups[_Key(load.pods, load.level, None, 0, unit.charge, number)] += 1
             else:
                 groups[_Key(load.pods, load.level)] += 1
 
@@ -213,7 +213,7 @@ def allowance(question: Question, surplus: QueueSurplus) -> tuple[int | None, in
     None where a resource gives no right.
     """
     pool, gangs = question.outcome.pool, question.problem.gangs
-    units = [pool.units[u] for u in question.paying if pool is not None]
+    units = [pool.units[u] for u in question.charged if pool is not None]
     theirs = [unit for unit in units if gangs[unit.gang].queue in surplus.leaves]
     cpu, memory, gpu = (
         surplus.most(resource, largest_part(question.problem, theirs, resource)) for resource in range(3)

@@ -75,10 +75,10 @@ class _Asked:
     """A question as far as answers depend on it. ``admitted``: what must have places beside it."""
 
     action: Action
-    payer: tuple[int, bool]
+    reclaimer: tuple[int, bool]
     demand: Demand
     units: frozenset[int]
-    paying: frozenset[int]
+    charged: frozenset[int]
     droppable: frozenset[int]
     surplus: Mapping[int, QueueSurplus]
     admitted: Sequence[tuple[AllocationUnit, Action]]
@@ -86,9 +86,9 @@ class _Asked:
     @classmethod
     def of(cls, question: Question, demand: Demand) -> "_Asked":
         rights = {s.queue: s for s in question.surplus}
-        payer = (question.preemptor.queue, question.preemptor.gang.gang.preemptible)
-        units, paying, droppable = question.units, question.paying, question.droppable
-        return cls(question.action, payer, demand, units, paying, droppable, rights, question.admitted)
+        reclaimer = (question.preemptor.queue, question.preemptor.gang.gang.preemptible)
+        units, charged, droppable = question.units, question.charged, question.droppable
+        return cls(question.action, reclaimer, demand, units, charged, droppable, rights, question.admitted)
 
     def refutes(self, problem: Problem, other: "_Asked") -> bool:
         """This one has no way: True where a way for ``other`` would be one for it."""
@@ -102,10 +102,10 @@ class _Asked:
     def _has_rights_of(self, other: "_Asked") -> bool:
         """Caps are tested before questions in which nothing is evicted; else they are part of them."""
         return (
-            (self.payer == other.payer or self.action in KEEPING)
+            (self.reclaimer == other.reclaimer or self.action in KEEPING)
             and other.units <= self.units
             and other.droppable <= self.droppable
-            and other.paying <= self.paying | self.droppable
+            and other.charged <= self.charged | self.droppable
             and all(_is_within(surplus, self.surplus.get(queue)) for queue, surplus in other.surplus.items())
         )
 

@@ -182,7 +182,7 @@ class Question:
         for surplus in self.surplus:
             if surplus.amounts[CPU] > 0 or surplus.amounts[MEMORY] > 0:
                 return None
-            units = [pool.units[u] for u in self.paying]
+            units = [pool.units[u] for u in self.charged]
             theirs = [u for u in units if self.problem.gangs[u.gang].queue in surplus.leaves]
             charged = sum(u.charge[GPU] for u in theirs)
             free += min(charged, surplus.most(GPU, largest_part(self.problem, theirs, GPU)) or 0)
@@ -200,7 +200,7 @@ class Question:
         return frozenset(pool.units[u].gang for u in self.served) if pool is not None else frozenset()
 
     @cached_property
-    def paying(self) -> frozenset[int]:
+    def charged(self) -> frozenset[int]:
         """Units whose eviction counts against their queue's surplus."""
         if self.action is not Action.RECLAIM:
             return frozenset()
@@ -217,12 +217,12 @@ class Question:
     def droppable(self) -> frozenset[int]:
         """Units that may be gone at no cost to any gang's rights."""
         preempted = self.eligible if self.action is Action.PREEMPT else frozenset()
-        return self.served | preempted | (self.evicted - self.paying)
+        return self.served | preempted | (self.evicted - self.charged)
 
     @cached_property
     def kept(self) -> frozenset[int]:
         """Units that keep their right to run, though not their places."""
-        return self.units - self.paying - self.droppable
+        return self.units - self.charged - self.droppable
 
     # -- model ---------------------------------------------------------------------------------------------------
 
@@ -237,7 +237,7 @@ class Question:
         evicted whose queue would get its place back in the next cycle.
         """
         preempt = self.eligible - self.served if self.action is Action.PREEMPT else frozenset()
-        reclaim = self._evictable(lasting=True) if cautious and self.paying else self.paying
+        reclaim = self._evictable(lasting=True) if cautious and self.charged else self.charged
         was = self._evicted_by()
         policy = self.problem.policy
         return self.model_input.join(
