@@ -67,10 +67,12 @@ class Allocate:
             if refusal is None or (allocation_unit.is_choice and self._place_other(allocation_unit)):
                 gang_order.again(gang)
                 refused.forget()
+                self.runs.row += 1
                 batch_probe.after(gang_order, allocation_unit)
                 continue
             self.outcome.refuse(gang, Action.ALLOCATE, of_choice(refusal, allocation_unit), allocation_unit.pods)
             waiting.append(allocation_unit)
+            self.runs.row = 0
             refused.note(self.context.kind(gang), refusal)
             if self.admitter is None and refused.refuse_rest(gang_order):
                 break

@@ -62,6 +62,7 @@ class FitTable:
 
     def __init__(self, state: State) -> None:
         self.state = state
+        self._same_room = state.problem.shapes.same_room
         self._counts: dict[int, _Counts] = {}
         outlook = state.problem.outlook
         self._losses = Losses(state, outlook) if outlook is not None else None
@@ -70,7 +71,7 @@ class FitTable:
 
     def counts(self, shape: int) -> tuple[IntArray, IntArray]:
         """(N,) pods of ``shape`` that fit now, and later (now included). Do not write to them."""
-        touched = self.state.touched
+        touched, shape = self.state.touched, self._same_room(shape)
         found = self._counts.get(shape)
         if found is None:
             rules = tuple(rule for rule in self.state.rules if rule.limits(shape))
@@ -85,14 +86,15 @@ class FitTable:
     def has_room(self, shape: int) -> bool:
         """True where one more pod of ``shape`` fits some node later."""
         later = self.counts(shape)[1]
-        found = self._counts[shape]
+        found = self._counts[self._same_room(shape)]
         if found.has_room is None:
             found.has_room = bool(later.any())
         return found.has_room
 
     def _refresh(self, shape: int, found: _Counts, nodes: list[int]) -> None:
         """Count again on ``nodes``."""
-        if len(nodes) <= _ONE_BY_ONE and not (found.rules or self._is_divided(shape)):
+        is_one_by_one = len(nodes) <= _ONE_BY_ONE and not self._is_divided(shape)
+        if is_one_by_one and not any(rule.limits_at(shape, node) for rule in found.rules for node in nodes):
             fits = False
             for node in nodes:
                 now, later = self._count_at(shape, node)
@@ -135,7 +137,7 @@ class FitTable:
 
     def took(self, shape: int, node: int, *, now: bool) -> None:
         """One pod of ``shape`` was just put on ``node`` and nothing else happened since ``counts``: one less fits."""
-        found = self._counts.get(shape)
+        found = self._counts.get(self._same_room(shape))
         if found is None or found.seen != len(self.state.touched) - 1 or self._is_uneven(shape, node, found):
             return
         if not now and found.now[node]:
@@ -148,7 +150,7 @@ class FitTable:
 
     def took_many(self, shape: int, nodes: IntArray, counts: IntArray) -> None:
         """As ``took``, of ``counts`` pods of a plain shape on each of ``nodes``, which start now."""
-        found = self._counts.get(shape)
+        found = self._counts.get(self._same_room(shape))
         if found is not None and found.seen == len(self.state.touched) - len(nodes):
             found.has_room = None
             np.subtract.at(found.later, nodes, counts)
@@ -157,7 +159,7 @@ class FitTable:
 
     def _is_uneven(self, shape: int, node: int, counts: _Counts) -> bool:
         """True where one more pod may cost the room of several: shares of several devices, few pod slots, rules."""
-        if counts.rules:
+        if not all(rule.counts_alike(shape) for rule in counts.rules):
             return True
         gpu, state = self.state.problem.shapes.shapes[shape].gpu, self.state
         slots = min(state.future[PODS, node], state.idle[PODS, node])
@@ -292,8 +294,9 @@ class FitTable:
         if not asks_gpu:
             key = key + np.where(state.problem.gpus > 0, _NODE_TYPE, 0)
         key += np.where(now > 0, 0, _LATER)
-        if len(self._counts[shape].score):
-            key += (_BEST - self._counts[shape].score) * _POINT
+        score = self._counts[self._same_room(shape)].score
+        if len(score):
+            key += (_BEST - score) * _POINT
         if self._losses is not None and spec.nodes == "binpack":
             # What a pod takes from usual ones comes before what is free; this tells also which GPU it may share.
             key += self._losses.steps(shape) * _LOSS

@@ -136,10 +136,7 @@ class State:
             wanted = wanted or problem.held_devices.get(pod, ())
         devices = choose_devices(self, node, shape, parts, wanted, now=now) if gpu.devices else ()
         cost = charge(problem.pods[pod], problem.nodes[node].gpu_memory_mib)
-        grants = NO_GRANTS
-        for name, rule in self.granting.items():
-            grant = rule.grant(pod, node, wanted_grants.get(name), now=now)
-            grants = grants if grant is None else {**grants, name: grant}
+        grants = self._grants(pod, node, wanted_grants, now=now) if self.granting else NO_GRANTS
         self._apply_put(pod, place := Place(node, devices, parts, now, cost, grants))
         self.journal.append(("put", pod, place))
         return place
@@ -152,7 +149,7 @@ class State:
         if shape not in self._plain:
             said = self.problem.shapes.shapes[shape].constraints
             is_counted = not self.is_linked(shape) and self.adds_up(shape)
-            is_counted &= all(rule.is_plain(shape) for rule in self.rules)
+            is_counted &= all(rule.counts_alike(shape) for rule in self.rules)
             self._plain[shape] = is_counted and not self.problem.predicates.has_preference(said)
         return self._plain[shape]
 
@@ -202,7 +199,8 @@ class State:
             devices = self._take_whole(node, count * width) if width else ()
             for number, pod in enumerate(islice(left, count)):
                 own = devices[number * width : (number + 1) * width]
-                self.places[pod] = place = Place(node, own, parts, True, cost[pod])
+                grants = self._take_grants(pod, node, now=True) if self.granting else NO_GRANTS
+                self.places[pod] = place = Place(node, own, parts, True, cost[pod], grants)
                 self.journal.append(("put", pod, place))
         self.touched.extend(nodes)
 
@@ -212,11 +210,28 @@ class State:
         self._leave(victim, self.problem.charges[victim])
         self.gone.add(victim)
         self.is_gone[victim] = self.is_out[victim] = True
-        place = Place(node, tuple(sorted(held_devices)), WHOLE if held_devices else 0, False, self.problem.charges[pod])
+        for rule in self.granting.values():
+            rule.leave(self.problem.pod_shape[victim], victim, node, 1, +1)
+        devices, grants = tuple(sorted(held_devices)), self._take_grants(pod, node, now=False)
+        place = Place(node, devices, WHOLE if devices else 0, False, self.problem.charges[pod], grants)
         self.places[pod] = place
         self._join(pod, place.charge)
         self.journal += (("evict", victim, None), ("put", pod, place))
         self.touched.append(node)
+
+    def _take_grants(self, pod: int, node: int, *, now: bool) -> Grants:
+        """What rules grant ``pod`` of ``node``, taken."""
+        grants = self._grants(pod, node, NO_GRANTS, now=now)
+        for name, grant in grants.items():
+            self.granting[name].take(node, grant, +1, now=now)
+        return grants
+
+    def _grants(self, pod: int, node: int, wanted: Grants, *, now: bool) -> Grants:
+        found = NO_GRANTS
+        for name, rule in self.granting.items():
+            grant = rule.grant(pod, node, wanted.get(name), now=now)
+            found = found if grant is None else {**found, name: grant}
+        return found
 
     def _take_whole(self, node: int, count: int) -> tuple[int, ...]:
         """The first ``count`` devices of ``node`` that are free now, taken."""

@@ -38,24 +38,29 @@ class SelectorIndex:
             for label in selector.one_of or ():
                 self._by_label.setdefault(label, []).append(selector)
         self._keys = frozenset(r.key for selector in self._others for r in selector.requirements)
-        self._known: dict[tuple[str, frozenset[tuple[str, str]]], bool] = {}
+        self._known: dict[tuple[str, frozenset[tuple[str, str]]], tuple[PodSelector, ...]] = {}
 
     def __bool__(self) -> bool:
         return bool(self._by_label or self._others)
 
     def speaks_of(self, pod: Pod) -> bool:
         """Whether any of the selectors matches ``pod``."""
-        for label in pod.labels.items():
-            if any(selector.matches(pod) for selector in self._by_label.get(label, ())):
-                return True
-        return bool(self._others) and self._others_match(pod)
+        return any(True for _ in self.matching(pod))
 
-    def _others_match(self, pod: Pod) -> bool:
-        """The same for selectors without such a label, asked once about pods that they cannot tell apart."""
+    def matching(self, pod: Pod) -> Iterator[PodSelector]:
+        """Selectors that match ``pod``, each once."""
+        for label in pod.labels.items():
+            if label in self._by_label:
+                yield from (selector for selector in self._by_label[label] if selector.matches(pod))
+        if self._others:
+            yield from self._others_matching(pod)
+
+    def _others_matching(self, pod: Pod) -> tuple[PodSelector, ...]:
+        """Of selectors without such a label, which are asked once about pods that they cannot tell apart."""
         labels = frozenset(item for item in pod.labels.items() if item[0] in self._keys)
         found = self._known.get((pod.namespace, labels))
         if found is None:
-            found = any(selector.matches(pod) for selector in self._others)
+            found = tuple(selector for selector in self._others if selector.matches(pod))
             self._known[pod.namespace, labels] = found
         return found
 

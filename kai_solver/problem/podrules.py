@@ -1,6 +1,6 @@
 """Of which pods do rules and wishes between pods speak? Only those relate to other pods, and the rest are plain."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from kai_solver.domain import Pod
 from kai_solver.predicates import PodSelector, SelectorIndex, selectors_of, wished_selectors_of
@@ -50,11 +50,25 @@ class PodRules:
         labels = sorted((key, value) for key, value in pod.labels.items() if key in self._keys)
         return (*labels, (NAMESPACE, pod.namespace))
 
-    @property
-    def has_wishes(self) -> bool:
-        """True where some pod carries a wish about other pods."""
-        return bool(self._wishes)
+    def wished(self, pods: Sequence[Pod]) -> set[int]:
+        """Indices of ``pods``, all of the snapshot, that carry a wish about others, or that such a wish is about.
 
-    def is_wished(self, pod: Pod) -> bool:
-        """Whether ``pod`` carries a wish about other pods, or such a wish is about it."""
-        return pod.constraints.speaks_of_pods or self._wishes.speaks_of(pod)
+        A pod that prefers to be beside pods like it, of which there is no other, is not among them.
+        """
+        found: set[int] = set()
+        if not self._wishes:
+            return found
+        matched: dict[PodSelector, list[int]] = {}
+        bearers: dict[PodSelector, list[int]] = {}
+        for number, pod in enumerate(pods):
+            for selector in self._wishes.matching(pod):
+                matched.setdefault(selector, []).append(number)
+            if pod.constraints.preferred_spread:  # Prefers nodes with the key of its domains even where it is alone.
+                found.add(number)
+            if pod.constraints.preferred_pods or pod.constraints.preferred_spread:
+                for selector in wished_selectors_of(pod.constraints, pod.namespace):
+                    bearers.setdefault(selector, []).append(number)
+        for selector, numbers in matched.items():
+            if len(numbers) > 1 or numbers != bearers[selector]:
+                found.update(numbers, bearers[selector])
+        return found

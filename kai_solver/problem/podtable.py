@@ -68,7 +68,7 @@ class PodTable:
         self.pod_gang: list[int] = list(chain.from_iterable(map(repeat, (*numbers, -1), sizes)))
         self.pod_shape = self._number_shapes(rules, snapshot.policy)
         self.ruled = frozenset(self._ruled(rules))
-        self.related = self.ruled.union(self._wished(rules))
+        self.related = self.ruled.union(rules.wished(self.pods))
         self.charges, self.least_charges = self._charged()
 
     def _rules(self) -> PodRules:
@@ -83,11 +83,6 @@ class PodTable:
         if rules:
             is_ruled = [bool(shape.affinity_labels) for shape in self.shapes.shapes]
             yield from (pod for pod, shape in enumerate(self.pod_shape) if is_ruled[shape])
-
-    def _wished(self, rules: PodRules) -> Iterator[int]:
-        """Pods that carry a wish about other pods, or that such a wish is about."""
-        if rules.has_wishes:
-            yield from (number for number, pod in enumerate(self.pods) if rules.is_wished(pod))
 
     # -- gangs ---------------------------------------------------------------------------------------------------
 

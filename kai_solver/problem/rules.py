@@ -74,13 +74,24 @@ class Ledger:
         """(N,) nodes that one more pod of ``shape`` may take; None: all."""
         return None
 
+    def counts_alike(self, shape: int, /) -> bool:
+        """True where each pod of ``shape`` lowers the counts of its node by one and no score changes, as if plain.
+
+        Such pods are placed many at once. They are granted what the rule grants, and asked nothing else.
+        """
+        return self.is_plain(shape)
+
     def adds_up(self, shape: int, /) -> bool:
         """True where a node has room for one more pod of ``shape`` with each that leaves it."""
         return True
 
     def limits(self, shape: int, /) -> bool:
-        """Whether ``limit`` may lower counts of pods of ``shape``."""
+        """Whether ``limit`` may lower counts of pods of ``shape``; shapes with the same room are limited alike."""
         return False
+
+    def limits_at(self, shape: int, node: int, /) -> bool:
+        """The same of one node, for rules that limit pods of ``shape`` on some nodes only."""
+        return True
 
     def limit(self, shape: int, nodes: IntArray, now: IntArray, later: IntArray, /) -> None:
         """Lower the counts of pods of ``shape`` that fit ``nodes`` (K,): at once, and later, (K,) each."""
@@ -148,6 +159,10 @@ class Ledger:
     def held(self, pod: int, /) -> Any:
         """What a running pod was granted, as far as known; None: nothing."""
         return None
+
+    def gives_back(self, pod: int, shape: int, /) -> bool:
+        """True where a running ``pod`` that leaves makes the room that one of ``shape``, which counts alike, takes."""
+        return True
 
     def free(self) -> Any:
         """What is free of what the rule grants, as `RuleFacts.free` says it."""

@@ -79,6 +79,8 @@ class ShapeTable:
         self._by_parts: dict[tuple[int, Labels, Vector, GpuRequest, Traits, Style], int] = {}
         self._traits: dict[tuple[Vector, GpuRequest, bool, tuple[Container, ...]], Traits] = {}
         self._masks: dict[int, BoolArray] = {}
+        self._same_room: dict[int, int] = {}
+        self._by_room: dict[tuple[object, ...], int] = {}
         self._millis: dict[int, IntArray] = {}
         self._parts: dict[int, IntArray] = {}
         self._predicates = predicates
@@ -110,11 +112,23 @@ class ShapeTable:
             self.shapes.append(shape)
         return found
 
+    def same_room(self, shape: int) -> int:
+        """The first shape met that has the same room on every node: it differs in rules and wishes at most."""
+        found = self._same_room.get(shape)
+        if found is None:
+            one = self.shapes[shape]
+            said = one.constraints
+            asked = (one.request, one.gpu, one.traits, one.nodes, one.devices)
+            key = (*asked, said.node_terms, said.tolerations, said.blocked)
+            found = self._same_room[shape] = self._by_room.setdefault(key, shape)
+        return found
+
     def mask(self, shape: int) -> BoolArray:
         """(N,) True where the nodes' own properties admit the shape (not capacity, not other pods).
 
         That a node could not take it by an optional rule even if it were empty is such a property.
         """
+        shape = self.same_room(shape)
         found = self._masks.get(shape)
         if found is None:
             constraints = self.shapes[shape].constraints

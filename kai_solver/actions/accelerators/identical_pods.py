@@ -65,7 +65,11 @@ class IdenticalPods:
         asked = np.array(spec.request, dtype=np.int64)[:, None]
         same: BoolArray = (rows.request == asked).all(axis=0) & (rows.whole == spec.gpu.devices)
         same &= self._is_lone[rows.unit] & (self._charge[rows.unit] == np.array(charge, dtype=np.int64)).all(axis=1)
-        return same & ~self._is_related[rows.unit] & ~state.is_gone[self._first[rows.unit]]
+        same &= ~self._is_related[rows.unit] & ~state.is_gone[self._first[rows.unit]]
+        for rule in state.granting.values():
+            found = [rule.gives_back(pod, shape) for pod in self._first[rows.unit[same]].tolist()]
+            same[same] = np.array(found, dtype=np.bool_)
+        return same
 
     def _rough_nodes(self, rows: HoldRows, devices: int, is_identical: BoolArray) -> BoolArray:
         """(N,) nodes where it takes a closer look to know what leaves first."""

@@ -2,7 +2,8 @@
 
 The order depends on what queues hold, not on the nodes that their pods got. So the attempts of gangs that differ in
 nothing that matters to nodes are taken first, as many as there are places for, and then all their pods are placed in
-one step. The outcome is that of placing them one by one.
+one step. Other gangs between them are placed one by one, as long as they find places. The outcome is that of placing
+all of them one by one.
 """
 
 from collections.abc import Iterable, Iterator
@@ -13,6 +14,7 @@ from kai_solver.actions.caps import over_capacity
 from kai_solver.actions.context import Context
 from kai_solver.actions.gang_order import GangOrder, NextGang, SizeOrder
 from kai_solver.domain import Action
+from kai_solver.placement.placing import TimeIsUp
 from kai_solver.planstate.allocation_units import AllocationUnit
 from kai_solver.planstate.outcome import Admission
 from kai_solver.planstate.state import State
@@ -33,14 +35,15 @@ class Runs:
         self.state = context.state
         self.placer = context.placer
         self._shapes = context.problem.pod_shape
-        self._looks_ahead = False
+        self.row = 0
+        """Gangs that were admitted one after the other, none refused meanwhile."""
         self._caps = [_has_caps(self.state, queue) for queue in range(self.state.problem.queues.size)]
 
     def admit(self, gang_order: GangOrder | SizeOrder) -> bool:
         """Admit the next gangs while they are identical and have room; False if there are none."""
         if not self.placer.at_once:
             return False
-        if self._looks_ahead and isinstance(gang_order, GangOrder) and self._admit_ahead(gang_order):
+        if self.row >= MANY and isinstance(gang_order, GangOrder) and self._admit_ahead(gang_order):
             return True
         return self._admit_next(gang_order)
 
@@ -63,35 +66,60 @@ class Runs:
             if number % LOOKS == 0 and self.context.is_over():
                 break
             next_gang = gang_order.peek()
-        self._looks_ahead = number == MANY
+        self.row += number
         return bool(pods) and self.placer.fill(pods, joined=True)
 
     # -- ahead ---------------------------------------------------------------------------------------------------
 
     def _admit_ahead(self, gang_order: GangOrder) -> bool:
-        """Look ahead at the turns of all gangs that ask once for plain pods, and admit them until one finds no room."""
+        """Look ahead at the turns of all gangs that ask once, and admit them until one finds no room."""
         lines: dict[int, list[NextGang]] = {}
         ends: set[int] = set()
         for leaf, line in gang_order.lines():
             lines[leaf] = list(self._until_other(line, ends))
+        shapes = {
+            gang.gang: plain_shape(self.context, gang.allocation_unit) for line in lines.values() for gang in line
+        }
         ahead = foresee(self.state, {leaf: line for leaf, line in lines.items() if line})
         ahead = list(takewhile(lambda next_gang: next_gang.gang not in ends, ahead))
         served: set[int] = set()
-        for shape, run in groupby(ahead, lambda next_gang: self._shapes[next_gang.allocation_unit.pods[0]]):
-            if not self._admit_run(shape, run, served):
+        for shape, run in groupby(ahead, lambda next_gang: shapes[next_gang.gang]):
+            gangs = list(run)
+            if not (self._admit_singly(gangs, served) if shape is None else self._admit_run(shape, gangs, served)):
                 break
         gang_order.were_served(served)
-        self._looks_ahead = len(served) >= MANY
+        if len(served) < MANY:
+            self.row = 0
         return bool(served)
 
     def _until_other(self, line: Iterable[NextGang], ends: set[int]) -> Iterator[NextGang]:
-        """The gangs of ``line`` up to the first that is not plain or asks again: it is noted in ``ends``."""
+        """The gangs of ``line`` up to the first that may ask again, or cost another amount: it is noted in ``ends``."""
+        pods = self.context.problem.pods
         for next_gang in line:
             yield next_gang
-            is_plain = plain_shape(self.context, next_gang.allocation_unit) is not None
-            if not is_plain or len(next_gang.allocation_unit.pods) < len(self.state.gangs[next_gang.gang].pending[0]):
+            unit = next_gang.allocation_unit
+            is_all = unit.is_core and self.context.gang_units[unit.gang].lone is not None
+            is_all = is_all and len(unit.pods) == len(self.state.gangs[unit.gang].pending[0])
+            if not is_all or any(pods[pod].gpu.memory_mib for pod in unit.pods):
                 ends.add(next_gang.gang)
                 return
+
+    def _admit_singly(self, run: Iterable[NextGang], served: set[int]) -> bool:
+        """Admit gangs one by one; False where one found no place or may not pay: it has an attempt of its own."""
+        for next_gang in run:
+            unit = next_gang.allocation_unit
+            if self.context.is_over() or over_capacity(self.state, unit) is not None:
+                return False
+            self.context.times.begin(next_gang.gang)
+            try:
+                with self.context.timed_attempt(is_shared=True):
+                    if not self.placer.place_unit(unit):
+                        return False
+            except TimeIsUp:
+                return False
+            self.context.outcome.admit(Admission(unit, Action.ALLOCATE))
+            served.add(next_gang.gang)
+        return True
 
     def _admit_run(self, shape: int, run: Iterable[NextGang], served: set[int]) -> bool:
         """Admit gangs of one shape; False where one found no room, may not pay, or the time ended."""
@@ -129,8 +157,9 @@ class Runs:
 
 
 def plain_shape(context: Context, allocation_unit: AllocationUnit) -> int | None:
-    """The one shape of an allocation unit that asks for nothing but room for its pods; None for others.
+    """The shape of an allocation unit of one shape that asks for nothing but room for its pods; None for others.
 
+    Shapes that have the same room are one here: wishes that concern no other pod make no difference.
     Surplus may have to wait for its gang's minimum, so it has an attempt of its own.
     """
     units_of_gang, shapes = context.gang_units[allocation_unit.gang], context.problem.pod_shape
@@ -145,7 +174,7 @@ def plain_shape(context: Context, allocation_unit: AllocationUnit) -> int | None
     shape = shapes[allocation_unit.pods[0]]
     if len(allocation_unit.pods) > 1 and any(shapes[pod] != shape for pod in allocation_unit.pods):
         return None
-    return shape if context.placer.is_plain(allocation_unit.pods) else None
+    return context.problem.shapes.same_room(shape) if context.placer.is_plain(allocation_unit.pods) else None
 
 
 def _has_caps(state: State, leaf: int) -> bool:

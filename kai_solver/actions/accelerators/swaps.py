@@ -42,7 +42,7 @@ class Swaps:
         self.problem = context.problem
         self.known: dict[Kind, Preemptor] = {}
         is_played = victim_search.action is Action.RECLAIM and len(victim_search.waiting) <= MOST_WAITING
-        self._is_off = victim_search.action is Action.CONSOLIDATION or bool(self.state.granting) or is_played
+        self._is_off = victim_search.action is Action.CONSOLIDATION or is_played
         self._identical_pods: IdenticalPods | None = None
         self._pause, self._next_pause = 0, FEW
 

@@ -32,6 +32,9 @@ class ZoneLedger(Ledger):
         self.idle: IntArray = table.free.copy()
         self.future: IntArray = table.free + table.releasing
         self._alignments: list[Alignment | None] = [alignment_in(shape) for shape in problem.shapes.shapes]
+        self._shapes = problem.shapes
+        self._limits: dict[int, bool] = {}
+        self._counts_alike: dict[int, bool] = {}
         self._shape = problem.pod_shape
         self._node = problem.pod_node
 
@@ -41,13 +44,27 @@ class ZoneLedger(Ledger):
         """True for pods that are not aligned."""
         return self._alignments[shape] is None
 
+    def counts_alike(self, shape: int, /) -> bool:
+        """True where each pod takes the room of one zone on all nodes with zones."""
+        if shape not in self._counts_alike:
+            alignment, nodes = self._alignments[shape], self._shapes.mask(shape)
+            self._counts_alike[shape] = alignment is None or self.table.adds_up(alignment, nodes)
+        return self._counts_alike[shape]
+
     def adds_up(self, shape: int, /) -> bool:
-        """A pod may leave room in one zone and not in another."""
-        return self._alignments[shape] is None
+        """Other pods may leave room in one zone and not in another."""
+        return self.counts_alike(shape)
 
     def limits(self, shape: int, /) -> bool:
-        """True where zones may count for pods of ``shape``."""
-        return self._alignments[shape] is not None
+        """True where zones count for pods of ``shape`` on some node that admits them."""
+        if shape not in self._limits:
+            admits = self._shapes.mask(shape) & (self.table.row_of >= 0)
+            self._limits[shape] = self._alignments[shape] is not None and bool(admits.any())
+        return self._limits[shape]
+
+    def limits_at(self, shape: int, node: int, /) -> bool:
+        """Where it has zones."""
+        return self.row(node) >= 0
 
     def limit(self, shape: int, nodes: IntArray, now: IntArray, later: IntArray, /) -> None:
         """To the pods that find zones."""
@@ -126,6 +143,15 @@ class ZoneLedger(Ledger):
     def held(self, pod: int, /) -> ZoneTake | None:
         """As of the start of the cycle."""
         return self.table.held.get(pod)
+
+    def gives_back(self, pod: int, shape: int, /) -> bool:
+        """True where it is known to hold of one zone what a pod of ``shape`` takes."""
+        row, alignment, take = self.row(self._node[pod]), self._alignments[shape], self.held(pod)
+        if row < 0 or alignment is None:
+            return not take
+        [unit] = alignment.units(by_container=self.table.by_container[row])
+        asked = tuple(amount if aware else 0 for amount, aware in zip(unit, self.table.aware[row], strict=True))
+        return [amounts for _, amounts in take or ()] == [asked]
 
     def free(self) -> IntArray:
         """(M, Z, R) in the future."""

@@ -143,6 +143,15 @@ class ZoneTable(Survey):
             )
         return found
 
+    def adds_up(self, alignment: Alignment, nodes: BoolArray) -> bool:
+        """True where each pod of ``alignment`` takes one zone's room on every row of ``nodes`` (N,), as do all alike.
+
+        Then a row has room for as many pods as its zones together, and what is free does not change the rank of a node.
+        """
+        widths = self.widths(alignment)
+        rows = self.row_of[nodes & (self.row_of >= 0)].tolist()
+        return all(self.binding[row] and widths.together[row] == (1,) and not widths.before[row] for row in rows)
+
     def _unit_widths(self, unit: Vector) -> IntArray:
         """(M,) for one unit."""
         need = np.array(unit, dtype=np.int64)

@@ -180,7 +180,9 @@ def _with_wishes(gangs: list[Gang], doc: RealDoc, draw: Generator) -> list[Gang]
     preferring = order[: round(doc.preferring * len(gangs))]
     of_app = set(preferring[::2])
     of_job = set(preferring[1::2])
-    one_gpu = [at for at in order if gangs[at].pods and all(pod.gpu == gpus_asked(1) for pod in gangs[at].pods)]
+    one_gpu = [
+        at for at in reversed(order) if gangs[at].pods and all(pod.gpu == gpus_asked(1) for pod in gangs[at].pods)
+    ]
     sharing = set(one_gpu[: round(doc.sharing * len(gangs))])
     shared: dict[tuple[Constraints, str], Constraints] = {}
 
