@@ -57,7 +57,7 @@ class SealedFacts(RuleFacts):
     def __init__(self, sealed: BoolArray) -> None:
         self._sealed = sealed
 
-    def ledger(self, problem: Problem, /) -> SealedLedger:
+    def ledger(self, state: object, /) -> SealedLedger:
         return SealedLedger(self._sealed)
 
     def add_rows(self, variables: Variables, /) -> None:
