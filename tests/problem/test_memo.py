@@ -155,6 +155,7 @@ QUEUE: dict[str, Change] = {
     "preempt_min_runtime_s": one_of(None, 5.0),
     "usage": one_of((0.0, 0.0, 0.0), (0.1, 0.1, 0.5)),
     "placement": one_of(NO_PLACEMENT, Placement(nodes="spread"), Placement(max_gpus_per_node=2)),
+    "rules": one_of((), (("no-such-rule", "1"),)),
     "display_name": one_of("", "Queue"),
     "uid": one_of("", "u"),
 }
