@@ -7,12 +7,9 @@ import pytest
 from kai_solver.domain import (
     Blocker,
     Gang,
-    GpuRequest,
     Node,
     Placement,
     Plan,
-    Pod,
-    PodStatus,
     Queue,
     Snapshot,
     Topology,
@@ -24,6 +21,7 @@ from kai_solver.engine import cycle
 from kai_solver.explain import Cure, cures, eased
 from kai_solver.modelfiles import load_model
 from kai_solver.units import UNLIMITED, ResourceSchema
+from tests.support.builders import a_gang
 
 GIB = 2**30
 ENDLESS = (UNLIMITED, UNLIMITED, UNLIMITED)
@@ -33,16 +31,6 @@ RACKS = Topology("dc", (TopologyLevel("zone"), TopologyLevel("rack")))
 def a_node(name: str, gpus: int, rack: str = "r0") -> Node:
     labels = {"zone": "z", "rack": rack, "kubernetes.io/hostname": name}
     return Node(name, (64_000, 512 * GIB, gpus * 1000, 110), gpus=gpus, gpu_memory_mib=100, labels=labels)
-
-
-def a_gang(name: str, count: int, gpus: int, node: str = "", **more: object) -> Gang:
-    status = PodStatus.RUNNING if node else PodStatus.PENDING
-    pods = tuple(
-        Pod("ns", f"{name}-{i}", (100, GIB, 0, 1), GpuRequest(gpus), status, node=node, order=(0, float(i), ""))
-        for i in range(count)
-    )
-    made = Gang("ns", name, "q", flat_gang(count), pods, last_start_s=1.0 if node else None)
-    return replace(made, **more)  # type: ignore[arg-type]
 
 
 def a_snapshot(nodes: list[Node], *gangs: Gang, limit: int = UNLIMITED, quota: int = UNLIMITED) -> Snapshot:
@@ -63,17 +51,17 @@ def tried(snapshot: Snapshot, gang: str = "ns/w") -> dict[str, Cure]:
 
 
 def test_a_limit_that_is_raised_lets_it_run() -> None:
-    found = tried(a_snapshot([a_node("a", 8)], a_gang("w", 4, 1), limit=1000))
+    found = tried(a_snapshot([a_node("a", 8)], a_gang("w", pods=4, gpus=1), limit=1000))
     assert {text: cure.runs for text, cure in found.items()} == {"the limit of queue q raised by 3 GPUs": True}
 
 
 def test_nodes_that_are_missing_are_counted() -> None:
-    found = tried(a_snapshot([a_node("a", 8), a_node("b", 4)], a_gang("w", 3, 8)))
+    found = tried(a_snapshot([a_node("a", 8), a_node("b", 4)], a_gang("w", pods=3, gpus=8)))
     assert {text: cure.runs for text, cure in found.items()} == {"2 more nodes like a": True}
 
 
 def test_what_blocks_next_is_told() -> None:
-    found = tried(a_snapshot([a_node("a", 8)], a_gang("w", 2, 8), limit=8000))
+    found = tried(a_snapshot([a_node("a", 8)], a_gang("w", pods=2, gpus=8), limit=8000))
     (cure,) = found.values()
     assert not cure.runs
     assert [blocker.kind for blocker in cure.then] in (["resource"], ["queue-limit"])
@@ -81,7 +69,7 @@ def test_what_blocks_next_is_told() -> None:
 
 def test_a_rack_and_its_level_are_two_ways() -> None:
     nodes = [a_node(name, 8, rack) for name, rack in (("a", "r0"), ("b", "r0"), ("c", "r1"))]
-    waiting = a_gang("w", 3, 8, root=flat_gang(3, TopologyConstraint("dc", "rack")))
+    waiting = a_gang("w", pods=3, gpus=8, root=flat_gang(3, TopologyConstraint("dc", "rack")))
     found = tried(a_snapshot(nodes, waiting))
     assert {text: cure.runs for text, cure in found.items()} == {
         "no required rack": True,
@@ -96,7 +84,7 @@ def test_a_node_added_has_a_name_and_a_host_of_its_own() -> None:
         seen.append(snapshot)
         return Plan()
 
-    snapshot = a_snapshot([a_node("a", 8)], a_gang("w", 2, 8))
+    snapshot = a_snapshot([a_node("a", 8)], a_gang("w", pods=2, gpus=8))
     cures(snapshot, "ns/w", [Blocker("resource", "gpu", "", "", "", "gpu", 8000)], kept)
     names = [node.name for node in seen[0].nodes]
     assert len(names) == len(set(names)) == 2
@@ -125,13 +113,15 @@ def test_a_node_added_has_a_name_and_a_host_of_its_own() -> None:
 def test_every_kind_can_be_eased(blocker: Blocker) -> None:
     waiting = a_gang(
         "w",
-        2,
-        1,
+        pods=2,
+        gpus=1,
         preemptible=False,
         placement=Placement(max_pods_per_node=1),
         root=flat_gang(2, TopologyConstraint("dc", "rack")),
     )
-    snapshot = a_snapshot([a_node("a", 8)], a_gang("r", 1, 1, "a", preemptible=False), waiting, limit=4000, quota=2000)
+    snapshot = a_snapshot(
+        [a_node("a", 8)], a_gang("r", pods=1, gpus=1, on="a", preemptible=False), waiting, limit=4000, quota=2000
+    )
     snapshot = replace(snapshot, policy=replace(snapshot.policy, max_consolidation_gangs=0, reclaim_min_runtime_s=9.0))
     changed = eased(snapshot, "ns/w", blocker)
     assert changed is not None
@@ -139,6 +129,6 @@ def test_every_kind_can_be_eased(blocker: Blocker) -> None:
 
 
 def test_what_nobody_can_ease_is_left_out() -> None:
-    snapshot = a_snapshot([a_node("a", 8)], a_gang("w", 1, 1))
+    snapshot = a_snapshot([a_node("a", 8)], a_gang("w", pods=1, gpus=1))
     assert eased(snapshot, "ns/w", Blocker("pods", "default", "2", "1")) is None
     assert cures(snapshot, "ns/w", [Blocker("pods", "default", "2", "1")], planned) == ()
