@@ -133,6 +133,7 @@ def a_full_or_empty_node(draw: st.DrawFn) -> Snapshot:
     return a_cluster(*gangs, gpus=gpus, usable=draw(st.integers(0, gpus)))
 
 
+@pytest.mark.slow
 @given(a_full_or_empty_node())
 @settings(max_examples=100, deadline=None)
 def test_as_much_is_free_as_may_be_had_beside_what_is_held(snapshot: Snapshot) -> None:
@@ -152,6 +153,7 @@ def all_of(snapshot: Snapshot) -> tuple[int, ...]:
     return (*node.allocatable[:GPU], node.gpus * MILLI, *node.allocatable[GPU + 1 :])
 
 
+@pytest.mark.slow
 @given(a_full_or_empty_node())
 @settings(max_examples=50, deadline=None)
 def test_the_checker_refuses_no_plan(snapshot: Snapshot) -> None:

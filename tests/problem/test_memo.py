@@ -354,6 +354,7 @@ def test_a_cycle_that_fails_midway_leaves_a_memo_that_is_right(fails: str) -> No
     assert told(build_problem(after, memo)) == told(build_problem(after))
 
 
+@pytest.mark.slow
 @given(seed=st.integers(0, 2**32), steps=st.lists(st.sampled_from(range(len(STEPS))), min_size=1, max_size=12))
 @settings(max_examples=150)
 def test_the_problem_with_a_memo_is_the_problem_without(seed: int, steps: list[int]) -> None:
@@ -392,6 +393,7 @@ def rules_of(name: str) -> int:
     return sum(rules.host_ports[0].startswith(f"{name}/") for rules in found if rules.host_ports)
 
 
+@pytest.mark.slow
 def test_what_left_is_forgotten() -> None:
     memo, nodes = Memo(), a_cluster(Random(0)).nodes
     for name in ("first", "second", "third", "fourth", "fifth", "last"):

@@ -29,6 +29,7 @@ def citing_files() -> list[Path]:
     return [path for path in files if path.suffix in CITING and path.is_file() and path != Path(__file__)]
 
 
+@pytest.mark.slow
 def test_citations_lead_to_sections() -> None:
     wrong = []
     for path in citing_files():

@@ -79,6 +79,7 @@ ALL_FAMILIES = (
 )
 
 
+@pytest.mark.slow
 def test_without_the_package_its_names_are_refused(tmp_path: Path) -> None:
     model = write_model(tmp_path, ALL_FAMILIES)
     done = kai_solver("solve", crowded(tmp_path), "--model", model, env=None)
@@ -90,6 +91,7 @@ def nodes_of_large(plan: dict[str, Any]) -> list[str]:
     return [bind["node"] for bind in plan["binds"] if bind["gang"] == "default/large"]
 
 
+@pytest.mark.slow
 def test_without_the_package_the_quiet_node_is_disturbed(tmp_path: Path, installed: dict[str, str]) -> None:
     assert nodes_of_large(plan_of(crowded(tmp_path), env=installed)) == ["a-quiet"]
 
@@ -102,6 +104,7 @@ def chained(folder: Path) -> Path:
     return write(folder / "chained.json", document)
 
 
+@pytest.mark.slow
 def test_a_family_of_the_package_binds_the_solver(tmp_path: Path, installed: dict[str, str]) -> None:
     instance = chained(tmp_path)
     free = plan_of(instance, "--model", "deterministic", env=installed)
@@ -110,6 +113,7 @@ def test_a_family_of_the_package_binds_the_solver(tmp_path: Path, installed: dic
     assert (bound["moves"], [entry["gang"] for entry in bound["pending"]]) == ([], ["default/wants-a-whole-h100-node"])
 
 
+@pytest.mark.slow
 def test_a_stage_of_the_package_decides_between_equal_plans(tmp_path: Path, installed: dict[str, str]) -> None:
     stages = '[[stages]]\nname = "disruption"\n[[stages]]\nname = "quiet-pods"\n'
     plan = plan_of(crowded(tmp_path), "--model", write_model(tmp_path, stages), env=installed)
@@ -118,6 +122,7 @@ def test_a_stage_of_the_package_decides_between_equal_plans(tmp_path: Path, inst
     assert (last["name"], last["value"], last["optimal"]) == ("quiet-pods", 0, True)
 
 
+@pytest.mark.slow
 def test_an_importer_of_the_package_reads_its_own_kind(tmp_path: Path, installed: dict[str, str]) -> None:
     instance = write(tmp_path / "lab.json", {"benches": {"left": 8, "right": 4}, "wishes": {"alice": 8, "bob": 4}})
     plan = plan_of(instance, env=installed)
@@ -127,6 +132,7 @@ def test_an_importer_of_the_package_reads_its_own_kind(tmp_path: Path, installed
     ]
 
 
+@pytest.mark.slow
 def test_without_the_package_its_kind_is_unknown(tmp_path: Path) -> None:
     instance = write(tmp_path / "lab.json", {"benches": {}, "wishes": {}})
     done = kai_solver("solve", instance, env=None)
@@ -134,6 +140,7 @@ def test_without_the_package_its_kind_is_unknown(tmp_path: Path) -> None:
     assert "is of no known kind" in done.stderr
 
 
+@pytest.mark.slow
 def test_an_importer_that_fails_is_named(tmp_path: Path, installed: dict[str, str]) -> None:
     done = kai_solver("solve", write(tmp_path / "lab.json", {"benches": {"left": 8}, "wishes": 3}), env=installed)
     assert done.returncode == 2
@@ -154,6 +161,7 @@ def pod(name: str) -> dict[str, Any]:
     }
 
 
+@pytest.mark.slow
 def test_a_grouper_of_the_package_makes_one_gang(tmp_path: Path, installed: dict[str, str]) -> None:
     instance = write(tmp_path / "pods.json", {"apiVersion": "v1", "kind": "List", "items": [pod("a"), pod("b")]})
     plan = plan_of(instance, env=installed)
@@ -179,6 +187,7 @@ def used(plan: dict[str, Any]) -> list[str]:
     return sorted(bind["node"] for bind in plan["binds"])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("model", ["greedy-only", "default"])
 def test_greedy_and_solver_keep_a_rule_of_the_package(tmp_path: Path, installed: dict[str, str], model: str) -> None:
     plan = plan_of(sealed(tmp_path, gangs=3), "--model", model, env=installed)
@@ -188,6 +197,7 @@ def test_greedy_and_solver_keep_a_rule_of_the_package(tmp_path: Path, installed:
     assert "1 node(s) were sealed" in pending["message"]
 
 
+@pytest.mark.slow
 def test_the_solver_keeps_a_rule_of_the_package_where_only_it_finds_room(
     tmp_path: Path, installed: dict[str, str]
 ) -> None:
@@ -198,6 +208,7 @@ def test_the_solver_keeps_a_rule_of_the_package_where_only_it_finds_room(
     assert (plan["moves"], len(plan["pending"])) == ([], 1)
 
 
+@pytest.mark.slow
 def test_the_checker_refuses_a_plan_that_breaks_a_rule_of_the_package(
     tmp_path: Path, installed: dict[str, str]
 ) -> None:
@@ -209,6 +220,7 @@ def test_the_checker_refuses_a_plan_that_breaks_a_rule_of_the_package(
     assert "a, which is sealed" in done.stdout + done.stderr
 
 
+@pytest.mark.slow
 def test_a_rule_of_the_package_is_named_as_what_blocks_and_as_cure(tmp_path: Path, installed: dict[str, str]) -> None:
     plan = plan_of(sealed(tmp_path, gangs=3), env=installed)
     gang = plan["pending"][0]["gang"]

@@ -27,6 +27,7 @@ def tracked_files() -> list[Path]:
     return [ROOT / name for name in done.stdout.split("\0") if name and (ROOT / name).is_file()]
 
 
+@pytest.mark.slow
 def test_no_tracked_file_names_a_path_of_a_machine() -> None:
     found = {
         str(path.relative_to(ROOT)): match[0]

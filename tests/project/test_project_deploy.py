@@ -116,6 +116,7 @@ def granted() -> set[Right]:
     }
 
 
+@pytest.mark.slow
 def test_the_chart_grants_what_the_code_asks_for_and_no_more() -> None:
     assert {"more than needed": granted() - called(), "missing in files/rbac": called() - granted() - BY_NAME} == {
         "more than needed": set(),

@@ -65,6 +65,7 @@ def proofs(plan: Plan) -> dict[str, str]:
     return {pending.gang: pending.proof.state for pending in plan.pending}
 
 
+@pytest.mark.slow
 def test_the_greedy_finds_no_way_for_a_puzzle(engine: CountingEngine) -> None:
     with Engine(load_model("greedy-only")) as greedy:
         for cores in PUZZLES:
@@ -73,6 +74,7 @@ def test_the_greedy_finds_no_way_for_a_puzzle(engine: CountingEngine) -> None:
             assert engine.cycle(snapshot).admitted
 
 
+@pytest.mark.slow
 def test_identical_gangs_take_fewer_questions_than_gangs_that_differ(engine: CountingEngine) -> None:
     snapshot = racks(8, [of_cores(f"w{i}", PUZZLES[0], float(i)) for i in range(8)])
     together, few = engine.asked(snapshot)

@@ -122,6 +122,7 @@ def test_every_kind_of_row_means_to_cp_sat_what_it_means_to_check(child: SolverC
         assert answer.status == ("infeasible" if best is None else "optimal")
 
 
+@pytest.mark.slow
 def test_solutions_and_bounds_stream_and_improve(child: SolverChild) -> None:
     seen: list[int] = []
     bounds: list[int] = []
@@ -186,6 +187,7 @@ def test_a_gap_of_the_whole_objective_may_stop_the_search_and_is_not_called_opti
     assert 100_000 <= answer.bound < answer.objective
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("workers", [1, 2])
 def test_deterministic_parameters_give_the_same_objective_and_bound(child: SolverChild, workers: int) -> None:
     parameters = SolverParameters(workers=workers, interleave=workers > 1, deterministic_s=0.3, seed=7)
@@ -324,6 +326,7 @@ def test_both_engines_have_the_same_optimum(child: SolverChild, seed: int) -> No
         assert (theirs.status, theirs.objective, theirs.bound) == ("optimal", ours.objective, ours.objective)
 
 
+@pytest.mark.slow
 def test_the_other_engine_ends_in_time_with_no_less_than_its_hint(child: SolverChild) -> None:
     spec = market_split(rows=8, columns=60)
     halves = np.asarray(spec.rows.high)

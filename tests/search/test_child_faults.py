@@ -145,6 +145,7 @@ def test_after_a_crash_the_next_question_starts_a_new_child(tmp_path: Path) -> N
     assert (second.status, second.objective, second.error) == ("optimal", 2, "")
 
 
+@pytest.mark.slow
 def test_a_child_that_died_while_idle_is_replaced_without_an_error() -> None:
     with SolverChild() as child:
         child.solve(spec_of_two(), PARAMETERS, time.monotonic() + 20)

@@ -161,6 +161,7 @@ def queue_of(pool: str) -> st.SearchStrategy[str]:
     return st.sampled_from([f"q{pool}", f"q{pool}", f"other{pool}"])
 
 
+@pytest.mark.slow
 @given(cluster=st.builds(a_cluster, halves("x"), halves("y")))
 @settings(max_examples=25, deadline=None, print_blob=True, suppress_health_check=[HealthCheck.too_slow])
 def test_parts_have_the_values_and_bounds_of_the_whole(engine: Engine, cluster: Snapshot) -> None:

@@ -70,6 +70,7 @@ def test_victims_chosen_without_nodes_make_plans_that_hold(engine: Engine, seed:
     assert all(stage.bound <= stage.value for stage in plan.stages)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", SEEDS)
 def test_the_stages_alone_never_do_better(engine: Engine, seed: int) -> None:
     """Where both prove the first stages, they prove the same."""

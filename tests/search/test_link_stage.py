@@ -174,6 +174,7 @@ FREE = st.lists(st.frozensets(st.integers(0, 7), min_size=2), min_size=1, max_si
 ASKED = st.lists(st.lists(st.integers(2, 4), min_size=1, max_size=2), min_size=1, max_size=3)
 
 
+@pytest.mark.slow
 @settings(max_examples=120, deadline=None)
 @given(FREE, ASKED)
 def test_no_seats_lose_less_on_small_clusters(free: list[frozenset[int]], asked: list[list[int]]) -> None:

@@ -170,6 +170,7 @@ def an_solver_client(
     return SolverClient(model, solver, Budget(seconds, time.monotonic, time.monotonic(), deterministic=True), seed)
 
 
+@pytest.mark.slow
 def test_a_cheaper_victim_is_found(child: SolverChild) -> None:
     outcome, pool = with_the_dear_victim()
     told: list[tuple[int, int]] = []
@@ -180,6 +181,7 @@ def test_a_cheaper_victim_is_found(child: SolverChild) -> None:
     assert told[-1] == (told[-1][0], search.improved)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("stage", "left"), [("disruption", {"large"}), ("disruption-gpus", {"old", "older"})])
 def test_what_is_to_be_evicted_least_is_what_the_model_says(child: SolverChild, stage: str, left: set[str]) -> None:
     cluster = a_cluster(
@@ -288,6 +290,7 @@ def loaded(seed: int) -> Snapshot:
     return generated(LoadedDoc(kind="loaded", nodes=60, gangs=24), seed=seed)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", [1, 2])
 def test_cycles_with_neighbourhoods_hold_and_are_the_same_twice(seed: int) -> None:
     snapshot = loaded(seed)

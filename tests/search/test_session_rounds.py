@@ -129,6 +129,7 @@ def test_a_failing_solver_is_not_asked_again() -> None:
     assert len(solver.seconds) == 2
 
 
+@pytest.mark.slow
 @settings(max_examples=60, deadline=None)
 @given(
     data=st.data(),

@@ -86,6 +86,7 @@ def test_both_are_run_in_turn_and_either_may_come_first() -> None:
     assert all(one is not other for one, other in zip(order[2::2], order[3::2], strict=True))
 
 
+@pytest.mark.slow
 def test_a_set_measures_it(tmp_path: Path) -> None:
     path = tmp_path / "set.yaml"
     path.write_text(

@@ -118,6 +118,7 @@ def outline(snapshot: Snapshot) -> tuple[object, ...]:
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "doc"),
     [

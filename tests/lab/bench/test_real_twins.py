@@ -124,6 +124,7 @@ def test_each_entry_of_the_set_at_scale_has_a_twin() -> None:
         assert (twin.file, twin.generate, twin.seeds) == (entry.file, entry.generate, entry.seeds)
 
 
+@pytest.mark.slow
 def test_a_twin_is_measured(tmp_path: Path) -> None:
     path = tmp_path / "tiny.yaml"
     path.write_text(
