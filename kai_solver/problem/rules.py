@@ -86,7 +86,7 @@ class Ledger:
         return True
 
     def limits(self, shape: int, /) -> bool:
-        """Whether ``limit`` may lower counts of pods of ``shape``; shapes with the same room are limited alike."""
+        """Whether ``limit`` may lower counts of pods of ``shape``; shapes with the same room have the same limit."""
         return False
 
     def limits_at(self, shape: int, node: int, /) -> bool:
@@ -161,7 +161,7 @@ class Ledger:
         return None
 
     def gives_back(self, pod: int, shape: int, /) -> bool:
-        """True where a running ``pod`` that leaves makes the room that one of ``shape``, which counts alike, takes."""
+        """True where a running ``pod`` that leaves makes the room that one of ``shape`` takes, for which `counts_alike`."""
         return True
 
     def free(self) -> Any:

@@ -144,7 +144,7 @@ class ZoneTable(Survey):
         return found
 
     def adds_up(self, alignment: Alignment, nodes: BoolArray) -> bool:
-        """True where each pod of ``alignment`` takes one zone's room on every row of ``nodes`` (N,), as do all alike.
+        """True where each pod of ``alignment`` takes one zone's room on every row of ``nodes`` (N,).
 
         Then a row has room for as many pods as its zones together, and what is free does not change the rank of a node.
         """
