@@ -161,7 +161,7 @@ class Ledger:
         return None
 
     def gives_back(self, pod: int, shape: int, /) -> bool:
-        """True where a running ``pod`` that leaves makes room for one of ``shape``, for which `counts_alike` is true."""
+        """True where a running ``pod`` that leaves makes room for one of ``shape``, where `counts_alike` is true."""
         return True
 
     def free(self) -> Any:
