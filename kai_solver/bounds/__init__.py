@@ -4,7 +4,6 @@ from kai_solver.bounds.blocking import Allowance, Evidence
 from kai_solver.bounds.counting import Domains, Relaxed, count_bound
 from kai_solver.bounds.demand import Demand, Grown, Scope
 from kai_solver.bounds.refuting import Bounds, Moment, Refuted
-from kai_solver.bounds.tenants import tenants_of
 
 __all__ = [
     "Allowance",
@@ -18,5 +17,4 @@ __all__ = [
     "Relaxed",
     "Scope",
     "count_bound",
-    "tenants_of",
 ]

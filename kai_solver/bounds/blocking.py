@@ -25,7 +25,6 @@ from kai_solver.bounds.counting import (
 from kai_solver.bounds.demand import Demand
 from kai_solver.bounds.refuting import LIMIT, QUOTA, Bounds, Moment, Refuted
 from kai_solver.bounds.rights import PROTECTIONS
-from kai_solver.bounds.tenants import TENANTS, Tenants
 from kai_solver.domain import Action, Blocker
 from kai_solver.errors import InternalError
 from kai_solver.fairness import MINRUNTIME, PREEMPTIBLE, PRIORITY, SHARE
@@ -153,8 +152,6 @@ def _elements(bounds: Bounds, demand: Demand, *, by_action: bool) -> Iterator[st
     yield NODE_RULES
     rules = [rule for rule in bounds.problem.rules if rule.may_block(bounds.problem, demand.needed)]
     yield from (rule.kind for rule in rules if rule.limits_nodes)
-    if any(shapes[shape].constraints.alone for shape in demand.needed):
-        yield TENANTS
     yield from (rule.kind for rule in rules if not rule.limits_nodes)
     if by_action and demand.action is not Action.ALLOCATE:
         yield from bounds.rights.protections(demand)
@@ -253,8 +250,6 @@ class ElementWords:
             return self._domain()
         if name == BUDGETS:
             return self._budgets()
-        if name == TENANTS:
-            return self._tenants()
         if self.found.blocker is not None and self.found.kind == name:
             return self.found.blocker
         for rule in self.problem.rules:
@@ -284,23 +279,6 @@ class ElementWords:
             raise InternalError("a disruption budget blocks, and there is none")
         leaving = self.bounds.leaving(self.demand, self.moment)
         return holding.budgets.in_words(holding.binding(leaving))
-
-    def _tenants(self) -> Blocker:
-        """Domains that others use: by pods that stay whatever this question may do, or by all pods if there are none.
-
-        If no pod was there before, it is the gang's own pods, or those that came in this cycle.
-        """
-        leaving = self.bounds.leaving(self.demand, self.moment)
-        rules = {s: self.problem.shapes.shapes[s].constraints.alone for s in self.demand.needed}
-        shape = next(s for s, alone in rules.items() if alone)
-        staying = self.bounds.residents.without(leaving).users
-        used = staying.said(shape) if staying is not None else ""
-        own = dict.fromkeys(one.tenant for one in rules[shape])
-        several = any(one.tenant not in own for alone in rules.values() for one in alone)
-        newcomers = "its own pods are of several tenants" if several else "used by work admitted before it"
-        level = " and ".join(dict.fromkeys(one.level for one in rules[shape]))
-        have = used or Tenants(self.problem).without().said(shape) or newcomers
-        return Blocker(TENANTS, level, "one that no other tenant uses", have)
 
     @property
     def count(self) -> Shortfall:

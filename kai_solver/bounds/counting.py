@@ -12,7 +12,6 @@ from typing import Literal, overload
 import numpy as np
 from numpy.typing import NDArray
 
-from kai_solver.bounds.tenants import TENANTS, Users
 from kai_solver.domain import NO_PLACEMENT, Blocker, Placement
 from kai_solver.problem import Problem
 from kai_solver.problem.capacity import (
@@ -42,13 +41,11 @@ GPU_NAME = FIXED[GPU]
 class Relaxed:
     """Capacity with all flexible pods lifted out: (R, N) resources and (N, D) free parts of devices.
 
-    ``users``: domains that staying pods close to other tenants; None if there are none.
     ``rules``: what may still be used by optional rules that limit it.
     """
 
     free: IntArray
     device_free: IntArray
-    users: Users | None = None
     rules: tuple[RuleBound, ...] = ()
     fits: dict[tuple[int, frozenset[str]], IntArray] = field(default_factory=dict, compare=False, repr=False)
 
@@ -61,7 +58,7 @@ class Relaxed:
     def fit(self, problem: Problem, shape: int, dropped: frozenset[str] = NOTHING) -> IntArray:
         """(N,) pods of ``shape`` that each node takes alone, with what is ``dropped`` not binding; at most `MANY`."""
         kinds = [rule.kind for rule in problem.rules]
-        key = (shape, dropped & {NODE_RULES, TENANTS, *kinds, *problem.snapshot.schema.names})
+        key = (shape, dropped & {NODE_RULES, *kinds, *problem.snapshot.schema.names})
         if key not in self.fits:
             self.fits[key] = self._fit(problem, shape, key[1])
         return self.fits[key]
@@ -72,8 +69,6 @@ class Relaxed:
         if gpu.is_shared and gpu.devices > 1 and GPU_NAME not in dropped:
             slots = np.maximum(self.device_free, 0) // np.maximum(problem.shapes.parts(shape), 1)[:, None]
             np.minimum(found, _on_distinct(slots, gpu.devices, int(found.max(initial=0))), out=found)
-        if self.users is not None and TENANTS not in dropped:
-            found[self.users.closed(shape)] = 0
         for rule in self.rules:
             closed = rule.closed(shape) if rule.kind not in dropped else None
             if closed is not None:
@@ -103,14 +98,12 @@ class Relaxed:
     def admits(self, problem: Problem, shapes: Iterable[int], dropped: frozenset[str] = NOTHING) -> BoolArray:
         """(N,) nodes that any of ``shapes`` may be on."""
         found = np.full(len(problem.nodes), NODE_RULES in dropped, dtype=np.bool_)
-        users = self.users if TENANTS not in dropped else None
         rules = [rule for rule in self.rules if rule.kind not in dropped]
-        if NODE_RULES in dropped and users is None and not rules:
+        if NODE_RULES in dropped and not rules:
             return found
         found[:] = False
         for shape in shapes:
             mask = np.ones_like(found) if NODE_RULES in dropped else problem.shapes.mask(shape)
-            mask = mask if users is None else mask & ~users.closed(shape)
             for closed in (rule.closed(shape) for rule in rules):
                 mask = mask if closed is None else mask & ~closed
             found |= mask
@@ -195,7 +188,7 @@ def shortfall(
         How the pods of ``needed`` must lie. Of its least number of nodes only what concerns no other pods may be given.
     dropped
         Rules and resources that do not bind: names of the schema, `TOPOLOGY`, `PLACEMENT`, `NODE_RULES`,
-        `TENANTS`, the kinds of optional rules.
+        the kinds of optional rules.
     """
     counts = _Counts(problem, relaxed, dropped)
     masks = None if TOPOLOGY in dropped else domains

@@ -6,7 +6,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kai_solver.bounds.counting import Relaxed
-from kai_solver.bounds.tenants import Tenants, tenants_of
 from kai_solver.problem import Problem
 from kai_solver.units import PODS
 
@@ -88,11 +87,6 @@ class Residents:
         return dict(zip(shapes.tolist(), counts.tolist(), strict=True))
 
     @cached_property
-    def tenants(self) -> Tenants | None:
-        """Where pods are, for the rules of domains that one tenant uses at a time."""
-        return tenants_of(self.problem)
-
-    @cached_property
     def welcome(self) -> BoolArray:
         """(P,) pods on nodes that would take them now, with the GPUs that they have."""
         problem, welcome = self.problem, np.zeros(len(self.pods), dtype=np.bool_)
@@ -106,11 +100,10 @@ class Residents:
                     welcome[here] &= ~closed[self.node[here]]
         over = np.any(problem.capacity < problem.held - problem.releasing, axis=0)
         over |= np.any(problem.device_free + problem.device_releasing < 0, axis=1)
-        if self.tenants is not None:
-            over |= self.tenants.without().mixed()  # Pods beside another tenant already may stay there.
         for rule in problem.rules:
-            uncounted, exempt = rule.uncounted(problem), rule.exempt(problem)
-            over = over if uncounted is None else over | uncounted
+            exempt = rule.exempt(problem)
+            for nodes in (rule.uncounted(problem), rule.tolerated(problem)):
+                over = over if nodes is None else over | nodes
             if exempt:
                 welcome &= ~np.isin(self.pods, sorted(exempt))
         found: BoolArray = welcome & ~over[self.node]
@@ -140,6 +133,5 @@ class Residents:
             # A reservation pod goes with the last of the pods that share its device: at most as many as are shared.
             free[PODS] += (problem.sharers > 0).sum(axis=1)
         left = self.pods[gone]
-        users = self.tenants.without(left) if self.tenants is not None else None
         rules = (rule.bound(problem, left) for rule in problem.rules)
-        return Relaxed(free, device_free, users, tuple(rule for rule in rules if rule is not None))
+        return Relaxed(free, device_free, tuple(rule for rule in rules if rule is not None))

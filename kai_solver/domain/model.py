@@ -6,7 +6,13 @@ from kai_solver.domain.plan import Action
 
 ACTIONS = (Action.ALLOCATE, Action.CONSOLIDATION, Action.RECLAIM, Action.PREEMPT, Action.STALE)
 
-RULES = {"gpurows": "gpu_rows", "spares": "spares", "numa": "numa_zones", "usercaps": "user_caps"}
+RULES = {
+    "tenants": "one_tenant",
+    "gpurows": "gpu_rows",
+    "spares": "spares",
+    "numa": "numa_zones",
+    "usercaps": "user_caps",
+}
 """Optional rules that ship, in the order in which they are asked: the name of each, which is that of its constraint
 family, and of its package ``kai_solver.rules.<package>``."""
 
@@ -29,7 +35,6 @@ FAMILIES = (
     "ports",
     "placement",
     "budgets",
-    "tenants",
     *RULES,
 )
 """Constraint families of the CP-SAT model that ship with kai-solver, of the core and of rules; more by entry points."""

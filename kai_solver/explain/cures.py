@@ -5,13 +5,15 @@ from dataclasses import dataclass, replace
 
 from kai_solver.domain import Blocker, Node, Plan, Snapshot
 from kai_solver.explain.easing import eased, nodes_of
-from kai_solver.problem.rules import installed_rules, rule_of_kind
+from kai_solver.problem.rules import rule_of_kind
 from kai_solver.units import format_amount
 
 Replan = Callable[[Snapshot], Plan]
 
 MOST_NODES = 64
 """More nodes than that are no cure, but another cluster."""
+_OPTIONAL = "optional rule"
+"""Stands for the kinds of all optional rules."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,8 +52,8 @@ def _changes(snapshot: Snapshot, gang: str, blocking: Sequence[Blocker]) -> Iter
                 yield found
 
 
-def _effort(blocker: Blocker) -> int:
-    """What is changed with a line of YAML comes before what has to be bought."""
+def _effort(blocker: Blocker) -> tuple[int, bool]:
+    """What is changed with a line of YAML comes before what has to be bought; so rules about resources come last."""
     order = (
         "queue-limit",
         "queue-quota",
@@ -61,11 +63,12 @@ def _effort(blocker: Blocker) -> int:
         "disruption-budget",
         "domain",
         "placement",
-        "tenants",
-        *(rule.kind for rule in reversed(installed_rules())),
+        _OPTIONAL,
         "resource",
     )
-    return order.index(blocker.kind) if blocker.kind in order else len(order)
+    is_optional = rule_of_kind(blocker.kind) is not None
+    kind = _OPTIONAL if is_optional else blocker.kind
+    return order.index(kind) if kind in order else len(order), is_optional and bool(blocker.resource)
 
 
 def _without(snapshot: Snapshot, gang: str, blocker: Blocker) -> tuple[str, Snapshot] | None:
@@ -114,7 +117,6 @@ _TEXTS = {
     "surplus": "no quota and no weight for other queues",
     "domain": "no required {name}",
     "placement": "no rule of placement",
-    "tenants": "any tenants beside each other in every {name}",
     "disruption-budget": "everybody let go whom {name} holds",
 }
 _RULES = {

@@ -160,10 +160,6 @@ def _any_placement(snapshot: Snapshot, gang: str, _blocker: Blocker) -> Snapshot
     return replace(_changed(snapshot, gang, lambda g: replace(g, placement=NO_PLACEMENT)), queues=queues)
 
 
-def _any_tenants(snapshot: Snapshot, _gang: str, _blocker: Blocker) -> Snapshot:
-    return replace(snapshot, topologies=tuple(replace(t, one_tenant=None) for t in snapshot.topologies))
-
-
 def _any_node(snapshot: Snapshot, gang: str, _blocker: Blocker) -> Snapshot:
     free = replace(NO_CONSTRAINTS, tolerations=(Toleration(operator="Exists"),))
 
@@ -213,7 +209,6 @@ _BY_KIND: dict[str, Ease] = {
     "fair-share": _more_share,
     "surplus": _others_own_nothing,
     "disruption-budget": _no_budgets,
-    "tenants": _any_tenants,
 }
 _RULES: dict[str, Ease] = {
     "node-rules": _any_node,

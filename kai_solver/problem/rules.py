@@ -232,6 +232,14 @@ class Clearing:
         return True
 
 
+class ClearedDomains(NamedTuple):
+    """Units of victims that leave, and the nodes (N,) of the ``domains`` domains that this opens."""
+
+    units: list[int]
+    nodes: BoolArray
+    domains: int = 1
+
+
 class RuleBound:
     """What a count may still use by one rule, with some of the pods that run out of the way.
 
@@ -295,6 +303,21 @@ class RuleFacts:
     def uncounted(self, problem: "Problem", /) -> BoolArray | None:
         """(N,) nodes of which `limit` does not say whether the running pods have room there; None: none."""
         return None
+
+    def tolerated(self, problem: "Problem", /) -> BoolArray | None:
+        """(N,) nodes on which running pods do not keep the rule, and may stay all the same; None: none.
+
+        A count of room does not ask for places of the pods there; unlike those `exempt`, the rows have them.
+        """
+        return None
+
+    def clearings(self, pool: Any, eligible: BoolArray, unit: Any, /) -> Iterable[ClearedDomains]:
+        """Ways to open whole domains to ``unit``, the best first, where pod by pod no victims make room.
+
+        ``pool``: `kai_solver.planstate.victims.VictimPool`, of whose units only the ``eligible`` may leave. ``unit``:
+        `kai_solver.planstate.allocation_units.AllocationUnit`.
+        """
+        return ()
 
     # -- what pods get of a node -------------------------------------------------------------------------------------
 

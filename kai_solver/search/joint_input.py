@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from kai_solver.bounds import Relaxed, tenants_of
+from kai_solver.bounds import Relaxed
 from kai_solver.domain import Action, TopologyConstraint
 from kai_solver.fairness import QueueSurplus
 from kai_solver.model.joint import Arrival, Cap, Joint, Mover, Piece, Scope, Spacing
@@ -321,12 +321,12 @@ class JointModelInput:
             pod not in self._exempt
             and bool(self.problem.shapes.mask(self.problem.pod_shape[pod])[origin])
             and not self.violated[origin]
-            and not self._is_mixed(origin)
+            and not self._is_tolerated(origin)
         )
 
-    def _is_mixed(self, node: int) -> bool:
-        """True where several tenants are in a domain that one should use: pods that are there may stay."""
-        return self._mixed is not None and bool(self._mixed[node])
+    def _is_tolerated(self, node: int) -> bool:
+        """True where pods do not keep an optional rule, and may stay all the same."""
+        return any(nodes[node] for nodes in self._tolerated)
 
     def _without_violated(self, units: frozenset[int]) -> frozenset[int]:
         """Leave out units that run, undisturbed, on nodes that hold more than they have.
@@ -350,10 +350,10 @@ class JointModelInput:
         return any(self.violated[origin[p]] or p in self._exempt for u in units for p in pool.units[u].pods)
 
     @cached_property
-    def _mixed(self) -> BoolArray | None:
-        """(N,) nodes in domains of several tenants at once; None without such rules."""
-        tenants = tenants_of(self.problem)
-        return tenants.without().mixed() if tenants is not None else None
+    def _tolerated(self) -> list[BoolArray]:
+        """(N,) nodes each, of optional rules."""
+        every = (rule.tolerated(self.problem) for rule in self.problem.rules)
+        return [nodes for nodes in every if nodes is not None]
 
     def _violated(self) -> BoolArray:
         """(N,) nodes that hold more than they have, as when a node shrank."""

@@ -10,7 +10,6 @@ from dataclasses import dataclass, field, replace
 from kai_solver.bounds import Evidence
 from kai_solver.bounds.blocking import elements_of_model, in_words_of_model, smallest_part
 from kai_solver.bounds.counting import GPU_NAME, TOPOLOGY
-from kai_solver.bounds.tenants import TENANTS
 from kai_solver.domain import Blocker
 from kai_solver.fairness import SHARE
 from kai_solver.model.build import formulate
@@ -24,7 +23,7 @@ PODS_NAME = FIXED[PODS]
 LARGEST = 20_000
 """Variables up to which the model is asked again: each question may take as long as the proof did."""
 
-FAMILIES = {TOPOLOGY: "topology", SHARE: "entitlement", BUDGETS: "budgets", TENANTS: "tenants"}
+FAMILIES = {TOPOLOGY: "topology", SHARE: "entitlement", BUDGETS: "budgets"}
 """Rules of the core that are families of the model, as every optional rule is; resources and the rules of nodes are
 left out of places instead."""
 

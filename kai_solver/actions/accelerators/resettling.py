@@ -44,7 +44,7 @@ class Resettling:
         return any(_is_short(domain_of, room, sizes) for domain_of, sizes in self._by_domain(bound))
 
     def lacks_room(self, units: list[int]) -> bool:
-        """The same once ``units`` have left, by the rules of tenants and optional rules as well: one alone, or all."""
+        """The same once ``units`` have left, by rules between pods and optional rules as well: one alone, or all."""
         open_to = [self._open_to(unit) for unit in units]
         if any(self._lacks_room([unit], mask) for unit, mask in zip(units, open_to, strict=True)):
             return True

@@ -5,5 +5,4 @@
 - `table`: by node, what one more pod of a shape costs, kept while the node does not change.
 - `survey`: a bound of that cost for all nodes at once; only the cheapest are looked at closely.
 - `node`: the exact cost on one node: which victims free so many devices; optional rules add theirs (`Clearing`).
-- `clearing`: which domains another tenant uses could be cleared.
 """

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from functools import cached_property
+from itertools import chain
 
 import numpy as np
 from numpy.typing import NDArray
@@ -9,13 +10,13 @@ from numpy.typing import NDArray
 from kai_solver.actions.accelerators.resettling import Resettling
 from kai_solver.actions.allowance import Allowance, Spent
 from kai_solver.actions.caps import within_limits
-from kai_solver.actions.room.clearing import Clearing, clearings
 from kai_solver.actions.room.table import RoomTable
 from kai_solver.domain import Action
 from kai_solver.placement.fit import FitTable
 from kai_solver.placement.placing import Placer, never
 from kai_solver.planstate.allocation_units import AllocationUnit, AllocationUnits, Part
 from kai_solver.planstate.victims import IMPOSSIBLE, VictimPool, part_of_unit
+from kai_solver.problem.rules import ClearedDomains
 from kai_solver.topology import DomainTree
 
 BoolArray = NDArray[np.bool_]
@@ -83,9 +84,10 @@ class Evictor(Placer):
         return [u for u in self.left if self.pool.is_disturbed(u)]
 
     def _place_by_clearing(self, allocation_unit: AllocationUnit) -> bool:
-        """Place ``allocation_unit`` where another tenant uses domains, with all of them gone from the cheapest."""
+        """Place ``allocation_unit`` in domains that a rule closes as a whole, once all that closes them has left."""
         mark = self.state.mark()
-        for way in clearings(self.pool, self.eligible, allocation_unit):
+        rules = self.state.problem.rules
+        for way in chain.from_iterable(r.clearings(self.pool, self.eligible, allocation_unit) for r in rules):
             if self.is_over():
                 break
             if self._is_allowed(way.units) and self._place_in_cleared(allocation_unit, way):
@@ -98,7 +100,7 @@ class Evictor(Placer):
         fits = self.pool.budget_uses is None or self.pool.budget_uses.fits(units)
         return fits and (self._allowance is None or self._allowance.allows({}, units))
 
-    def _place_in_cleared(self, allocation_unit: AllocationUnit, way: Clearing) -> bool:
+    def _place_in_cleared(self, allocation_unit: AllocationUnit, way: ClearedDomains) -> bool:
         """Place ``allocation_unit`` once the units have left; if it must be in one domain, in one that was cleared."""
         problem, domain_of, allowed = self.state.problem, self._required(allocation_unit.root), None
         if domain_of is not None:

@@ -23,7 +23,6 @@ from kai_solver.model.families import (
     quota,
     spread,
     subgroup,
-    tenants,
     topology,
     units,
 )
@@ -50,7 +49,6 @@ BUILT_IN: dict[str, Family] = {
     "ports": ports.add,
     "placement": placement.add,
     "budgets": budgets.add,
-    "tenants": tenants.add,
 }
 
 

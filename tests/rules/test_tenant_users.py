@@ -5,7 +5,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kai_solver.bounds.tenants import Tenants, tenants_of
 from kai_solver.domain import (
     Gang,
     GpuRequest,
@@ -20,6 +19,8 @@ from kai_solver.domain import (
     flat_gang,
 )
 from kai_solver.problem import Problem, build_problem
+from kai_solver.rules.one_tenant.bound import Users
+from kai_solver.rules.one_tenant.problem import Tenants
 from kai_solver.units import MILLI, ResourceSchema
 
 GIB = 2**30
@@ -72,7 +73,8 @@ def test_a_domain_is_closed_to_those_of_other_tenants(
 ) -> None:
     problem = a_problem(running)
     gone = data.draw(st.sets(st.integers(0, len(problem.pods) - 1)))
-    users = Tenants(problem).without(np.array(sorted(gone), dtype=np.int64))
+    tenants = Tenants(problem)
+    users = Users(tenants, np.array(sorted(gone), dtype=np.int64))
     by_rack = users_by_rack(problem, gone)
     racks = [node.labels.get("rack", "") for node in problem.nodes]
     for team in TEAMS:
@@ -82,9 +84,11 @@ def test_a_domain_is_closed_to_those_of_other_tenants(
         closed = [bool(rack) and bool(by_rack.get(rack, set()) - {team}) for rack in racks]
         assert users.closed(shape).tolist() == closed
         assert bool(users.said(shape)) is any(closed)
-    assert users.mixed().tolist() == [bool(rack) and len(by_rack.get(rack, ())) > 1 for rack in racks]
+    before = users_by_rack(problem, set())
+    assert tenants.mixed().tolist() == [bool(rack) and len(before.get(rack, ())) > 1 for rack in racks]
 
 
 @pytest.mark.parametrize(("one_tenant", "is_made"), [(True, True), (False, False)])
-def test_without_the_rule_there_is_nobody_to_look_for(one_tenant: bool, is_made: bool) -> None:
-    assert (tenants_of(a_problem([("a", 0, False, 1)], one_tenant=one_tenant)) is not None) is is_made
+def test_the_rule_is_prepared_where_a_topology_has_it(one_tenant: bool, is_made: bool) -> None:
+    problem = a_problem([("a", 0, False, 1)], one_tenant=one_tenant)
+    assert [facts.name for facts in problem.rules] == ["tenants"] * is_made

@@ -1,7 +1,6 @@
 """Domains that one tenant uses at a time: what must leave all of one before another tenant may come."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -9,6 +8,7 @@ from numpy.typing import NDArray
 from kai_solver.planstate.allocation_units import AllocationUnit
 from kai_solver.planstate.victims import VictimPool
 from kai_solver.predicates import PodAffinityIndex
+from kai_solver.problem.rules import ClearedDomains
 
 BoolArray = NDArray[np.bool_]
 
@@ -16,16 +16,7 @@ DOMAINS_TRIED = 16
 """Domains that are cleared for one allocation unit, cheapest first."""
 
 
-@dataclass(frozen=True, slots=True)
-class Clearing:
-    """Units that leave, and the nodes (N,) of the domains that this frees of other tenants: ``domains`` of them."""
-
-    units: list[int]
-    nodes: BoolArray
-    domains: int = 1
-
-
-def clearings(pool: VictimPool, eligible: BoolArray, allocation_unit: AllocationUnit) -> Iterator[Clearing]:
+def clearings(pool: VictimPool, eligible: BoolArray, allocation_unit: AllocationUnit) -> Iterator[ClearedDomains]:
     """Ways to free domains for the tenant of ``allocation_unit``: one domain each, then the cheapest together.
 
     Empty if its pods have no tenant rule. Domains in which some unit may not leave are left out.
@@ -37,12 +28,12 @@ def clearings(pool: VictimPool, eligible: BoolArray, allocation_unit: Allocation
     yield from found
     for count in range(2, len(found) + 1):
         units = dict.fromkeys(unit for way in found[:count] for unit in way.units)
-        yield Clearing(list(units), np.logical_or.reduce([way.nodes for way in found[:count]]), count)
+        yield ClearedDomains(list(units), np.logical_or.reduce([way.nodes for way in found[:count]]), count)
 
 
 def _by_domain(
     pool: VictimPool, index: PodAffinityIndex, eligible: BoolArray, allocation_unit: AllocationUnit
-) -> Iterator[Clearing]:
+) -> Iterator[ClearedDomains]:
     problem = pool.state.problem
     shapes = problem.shapes.shapes
     rules = {own for shape in problem.by_shape(allocation_unit.pods) for own in shapes[shape].constraints.alone}
@@ -58,7 +49,7 @@ def _by_domain(
                 for pod in pool.units[unit].pods
             )
             if all(eligible[unit] for unit in units) and leaving >= int(others[nodes].sum()):
-                yield Clearing(units, inside)
+                yield ClearedDomains(units, inside)
 
 
 def _is_other(pool: VictimPool, unit: int, tenant: str) -> bool:

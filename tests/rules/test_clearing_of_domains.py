@@ -6,12 +6,13 @@ from typing import Any
 
 import numpy as np
 
-from kai_solver.actions.room.clearing import DOMAINS_TRIED, Clearing, clearings
 from kai_solver.domain import Snapshot
 from kai_solver.planstate.allocation_units import AllocationUnit, AllocationUnits
 from kai_solver.planstate.state import State
 from kai_solver.planstate.victims import VictimPool
 from kai_solver.problem import build_problem
+from kai_solver.problem.rules import ClearedDomains
+from kai_solver.rules.one_tenant.clearing import DOMAINS_TRIED, clearings
 from tests.engine.test_tenants import a_cluster, a_gang
 
 Way = tuple[set[str], set[str], int]
@@ -29,7 +30,7 @@ def asked(snapshot: Snapshot) -> tuple[VictimPool, AllocationUnit]:
     return VictimPool.of_running(state), allocation_unit
 
 
-def found(pool: VictimPool, allocation_unit: AllocationUnit, staying: Collection[str] = ()) -> list[Clearing]:
+def found(pool: VictimPool, allocation_unit: AllocationUnit, staying: Collection[str] = ()) -> list[ClearedDomains]:
     names = [pool.state.problem.gangs[unit.gang].gang.name for unit in pool.units]
     return list(clearings(pool, np.array([name not in staying for name in names], dtype=np.bool_), allocation_unit))
 

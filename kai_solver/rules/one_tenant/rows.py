@@ -18,12 +18,11 @@ from kai_solver.model.placement_terms import Member, PlacementTerms, by_domain, 
 from kai_solver.model.spec import Term, Var
 from kai_solver.model.variables import Variables
 from kai_solver.predicates import domain_codes
-
-FAMILY = "tenants"
+from kai_solver.rules.one_tenant.problem import NAME
 
 
 def add(v: Variables) -> None:
-    """Add the rows; none if no pod has a tenant."""
+    """Add the rows."""
     by_key: dict[str, dict[str, list[Member]]] = {}
     for member in PlacementTerms(v).members:
         for alone in member.pod.constraints.alone:
@@ -44,20 +43,20 @@ def _part(v: Variables, users: dict[str, list[Member]]) -> None:
     there = [tenant for tenant, members in users.items() if any(member.present for member in members)]
     if len(there) < 2:
         settled = [tenant for tenant, members in users.items() if fixed(members)]
-        row: list[Term] = [(1, some_of(v, members, FAMILY)) for t, members in users.items() if t not in settled]
-        v.spec.add_le(row, 1 - len(settled), family=FAMILY)
+        row: list[Term] = [(1, some_of(v, members, NAME)) for t, members in users.items() if t not in settled]
+        v.spec.add_le(row, 1 - len(settled), family=NAME)
         return
     used: dict[str, Var | None] = {t: _used(v, [m for m in users[t] if not m.is_new]) for t in there}
-    comes = {t: some_of(v, new, FAMILY) for t, members in users.items() if (new := [m for m in members if m.is_new])}
-    v.spec.add_le([(1, var) for var in comes.values()], 1, family=FAMILY)
+    comes = {t: some_of(v, new, NAME) for t, members in users.items() if (new := [m for m in members if m.is_new])}
+    v.spec.add_le([(1, var) for var in comes.values()], 1, family=NAME)
     for tenant, var in comes.items():
         for other in there:
             if other != tenant:
                 other_var = used[other]
                 row = [(1, var)] if other_var is None else [(1, var), (1, other_var)]
-                v.spec.add_le(row, 0 if other_var is None else 1, family=FAMILY)
+                v.spec.add_le(row, 0 if other_var is None else 1, family=NAME)
 
 
 def _used(v: Variables, members: list[Member]) -> Var | None:
     """True where any of ``members`` stays; None: for certain."""
-    return None if fixed(members) else some_of(v, members, FAMILY)
+    return None if fixed(members) else some_of(v, members, NAME)
