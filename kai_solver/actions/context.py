@@ -191,11 +191,10 @@ class Context:
     def _held(
         self, allocation_unit: AllocationUnit, action: Action, victim_search: VictimSearch
     ) -> tuple[Blocker, ...]:
-        """VictimSearch budgets that may be what blocks: worth saying where no set is found that does."""
-        if self.problem.budgets is None:
+        """Rules that hold running pods and may be what blocks: worth saying where no set is found that does."""
+        if not any(rule.is_protective for rule in self.problem.rules):
             return ()
-        held = victim_search.eligibility.held(action, Preemptor.of(self.problem, allocation_unit))
-        return (held,) if held is not None else ()
+        return victim_search.eligibility.held(action, Preemptor.of(self.problem, allocation_unit))
 
     def ask_together(
         self, allocation_units: Sequence[AllocationUnit], action: Action, victim_search: VictimSearch | None

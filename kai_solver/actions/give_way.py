@@ -15,7 +15,6 @@ from kai_solver.actions.victim_search import VictimSearch
 from kai_solver.domain import Action
 from kai_solver.fairness import ReclaimLedger, RunningWork, eligible, min_runtime_s
 from kai_solver.planstate.allocation_units import AllocationUnit
-from kai_solver.planstate.budgets import keeps_budgets
 from kai_solver.planstate.eligibility import Preemptor, reclaim_allowed, was_counted
 from kai_solver.planstate.eviction_units import charge_of
 from kai_solver.planstate.outcome import Admission
@@ -154,7 +153,7 @@ def _is_allowed(
     state, gangs = context.state, context.problem.gangs
     if any(admission.units for admission in lost):
         return False  # Others would leave for nothing.
-    if not state.keeps_rules() or not keeps_budgets(state) or not all(state.keeps_spacing(g) for g in _gangs(lost)):
+    if not state.keeps_rules() or not state.may_be_gone() or not all(state.keeps_spacing(g) for g in _gangs(lost)):
         return False
     if victim_search.action is Action.CONSOLIDATION:
         return not lost

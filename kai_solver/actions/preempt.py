@@ -6,7 +6,7 @@ Source: docs/kai-behaviour.md#preempt. The queue takes from itself, so no queue'
 - **Which work may be taken**: preemptible gangs of the same leaf queue with a strictly lower priority that have run for
   the queue's minimum runtime (`Eligibility`).
 - **In what order**: one set of candidates; within it the node that costs the least work first (`actions.room`).
-- **What is checked**: limits and disruption budgets, with the victims gone (`VictimSearch.is_allowed`).
+- **What is checked**: limits and optional rules, with the victims gone (`VictimSearch.is_allowed`).
 """
 
 from kai_solver.actions.victim_search import VictimSearch

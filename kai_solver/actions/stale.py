@@ -5,7 +5,6 @@ from collections.abc import Iterator
 from kai_solver.actions.context import Context
 from kai_solver.domain import PodStatus
 from kai_solver.planstate.allocation_units import AllocationUnits
-from kai_solver.planstate.budgets import keeps_budgets
 from kai_solver.planstate.state import State
 from kai_solver.problem import GangShape, Leaf, TreeNode
 
@@ -13,8 +12,8 @@ from kai_solver.problem import GangShape, Leaf, TreeNode
 def evict_stale_gangs(context: Context) -> None:
     """Evict every stale gang, with the pods that it was to get in this cycle.
 
-    A gang stays where admitted pods count on it, which are not asked any more once they run, or where a disruption
-    budget holds it.
+    A gang stays where admitted pods count on it, which are not asked any more once they run, or where an optional
+    rule holds it.
     """
     state = context.state
     for gang in stale_gangs(state, context.gang_units):
@@ -24,7 +23,7 @@ def evict_stale_gangs(context: Context) -> None:
                 state.lift(pod)
             else:
                 state.evict(pod)
-        if state.keeps_rules() and keeps_budgets(state):
+        if state.keeps_rules() and state.may_be_gone():
             context.outcome.stale.append(gang)
         else:
             state.rollback(mark)

@@ -27,7 +27,6 @@ from kai_solver.fairness import ReclaimLedger
 from kai_solver.placement.fit import FitTable
 from kai_solver.placement.placing import never
 from kai_solver.planstate.allocation_units import AllocationUnit, AllocationUnits
-from kai_solver.planstate.budgets import keeps_budgets
 from kai_solver.planstate.eligibility import Eligibility, Preemptor, was_counted
 from kai_solver.planstate.outcome import Outcome, Refusal
 from kai_solver.planstate.state import Place, State
@@ -145,14 +144,14 @@ class VictimSearch(ABC):
         return None
 
     def _all_candidates(self, preemptor: Preemptor) -> Iterator[Candidates]:
-        """The candidates; finally those of the first set that no disruption budget counts."""
+        """The candidates; finally those of the first set of which no optional rule counts how many leave."""
         first: BoolArray | None = None
         for units, allowance in self.candidates(preemptor):
             yield units, allowance
             first = units if first is None else first
-        uses = self.pool.budget_uses
-        if uses is not None and first is not None and (first & ~uses.free).any():
-            uncounted = first & uses.free
+        counted = self.pool.releases.counted
+        if counted is not None and first is not None and (first & counted).any():
+            uncounted = first & ~counted
             yield self._free.setdefault(uncounted.tobytes(), uncounted), None  # Equal masks are the same object.
 
     def _evictor(self, units: BoolArray) -> Evictor:
@@ -177,13 +176,13 @@ class VictimSearch(ABC):
     ) -> bool:
         """Whether ``units`` may be taken, with the unit placed and the victims gone.
 
-        Tested are limits (docs/kai-behaviour.md#limits), also those of optional rules, disruption budgets, and what the
-        action checks itself.
+        Tested are limits (docs/kai-behaviour.md#limits), also those of optional rules, which running pods these
+        let go, and what the action checks itself.
         ``ledger``: from before the victims were taken.
         """
         asked = [r for r, amount in enumerate(preemptor.charge) if amount > 0]
         is_within = passed_cap(self.state, preemptor.gang, asked) is None
-        if not is_within or not all(rule.keeps_caps() for rule in self.state.rules) or not keeps_budgets(self.state):
+        if not is_within or not all(rule.keeps_caps() for rule in self.state.rules) or not self.state.may_be_gone():
             return False
         return self.accepts(preemptor, allocation_unit, units, ledger)
 

@@ -24,11 +24,9 @@ from kai_solver.bounds.counting import (
 )
 from kai_solver.bounds.demand import Demand
 from kai_solver.bounds.refuting import LIMIT, QUOTA, Bounds, Moment, Refuted
-from kai_solver.bounds.rights import PROTECTIONS
 from kai_solver.domain import Action, Blocker
 from kai_solver.errors import InternalError
 from kai_solver.fairness import MINRUNTIME, PREEMPTIBLE, PRIORITY, SHARE
-from kai_solver.problem.budgets import BUDGETS
 from kai_solver.problem.capacity import NODE_RULES
 from kai_solver.units import GPU, MILLI, QUEUE_RESOURCES, format_amount
 
@@ -115,7 +113,7 @@ class Evidence:
         named for a domain that would do if only it did not bind.
         """
         demand, scope, resources = self.demand, self.demand.scope, self.bounds.problem.snapshot.schema.names
-        others = kept - {name, TOPOLOGY} - PROTECTIONS
+        others = kept - {name, TOPOLOGY} - self.bounds.protections
         of_nodes = (*resources, *(rule.kind for rule in self.bounds.problem.rules if rule.limits_nodes))
         if scope is None or TOPOLOGY not in kept or name not in of_nodes or not others:
             return demand
@@ -150,7 +148,8 @@ def _elements(bounds: Bounds, demand: Demand, *, by_action: bool) -> Iterator[st
     if demand.spacing.is_rule:
         yield PLACEMENT
     yield NODE_RULES
-    rules = [rule for rule in bounds.problem.rules if rule.may_block(bounds.problem, demand.needed)]
+    coming = [rule for rule in bounds.problem.rules if not rule.is_protective]
+    rules = [rule for rule in coming if rule.may_block(bounds.problem, demand.needed)]
     yield from (rule.kind for rule in rules if rule.limits_nodes)
     yield from (rule.kind for rule in rules if not rule.limits_nodes)
     if by_action and demand.action is not Action.ALLOCATE:
@@ -248,8 +247,6 @@ class ElementWords:
             return self._rule(name)
         if name == TOPOLOGY:
             return self._domain()
-        if name == BUDGETS:
-            return self._budgets()
         if self.found.blocker is not None and self.found.kind == name:
             return self.found.blocker
         for rule in self.problem.rules:
@@ -271,14 +268,6 @@ class ElementWords:
             admitting = max(int(self.problem.shapes.mask(shape).sum()) for shape in self.demand.needed)
             have = f"{admitting} of {len(self.problem.nodes)} nodes"
         return Blocker("rule", name, need, have)
-
-    def _budgets(self) -> Blocker:
-        """Disruption budgets of pods that could leave; together they are one element."""
-        holding = self.bounds.holding
-        if holding is None:
-            raise InternalError("a disruption budget blocks, and there is none")
-        leaving = self.bounds.leaving(self.demand, self.moment)
-        return holding.budgets.in_words(holding.binding(leaving))
 
     @property
     def count(self) -> Shortfall:
@@ -304,7 +293,7 @@ class ElementWords:
         """What is free once those have left that may, and (N,) the nodes that the count is about."""
         count = self.count
         leaving = self.bounds.leaving(self.demand, self.moment) if self.by_action else self.bounds.residents.runs
-        relaxed = self.bounds.residents.without(leaving, self.bounds.barred if self.by_action else None)
+        relaxed = self.bounds.residents.without(leaving, self.bounds.barred() if self.by_action else None)
         inside = relaxed.admits(self.problem, [count.shape])
         if count.where >= 0 and self.demand.scope is not None:
             inside = inside & self.demand.scope.masks[count.where]

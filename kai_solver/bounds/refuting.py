@@ -11,13 +11,12 @@ from numpy.typing import NDArray
 from kai_solver.bounds.counting import GPU_NAME, NOTHING, TOPOLOGY, Relaxed, Shortfall, in_words, shortfall
 from kai_solver.bounds.demand import Demand
 from kai_solver.bounds.flow import flow_shortfall
-from kai_solver.bounds.holding import Holding
 from kai_solver.bounds.residents import Residents
 from kai_solver.bounds.rights import PROTECTIONS, Rights, Table
 from kai_solver.domain import Action, Blocker
 from kai_solver.fairness import SHARE, first_over
 from kai_solver.problem import Problem
-from kai_solver.problem.budgets import BUDGETS
+from kai_solver.problem.rules import Holding
 from kai_solver.units import GPU, QUEUE_RESOURCES, UNLIMITED, format_amount
 
 BoolArray = NDArray[np.bool_]
@@ -72,33 +71,39 @@ class Refuted:
 
 
 class Bounds:
-    """All bounds on one problem; what they share is kept."""
+    """All bounds on one problem; what they share is kept.
+
+    ``holding``: by kind of the optional rule, which running pods keep a place. ``protections``: all that protects
+    running work.
+    """
 
     def __init__(self, problem: Problem) -> None:
         self.problem = problem
         self.residents = Residents(problem)
         self.rights = Rights(self.residents)
-        self.holding = Holding(self.residents, problem.budgets) if problem.budgets is not None else None
+        holding = ((rule.kind, rule.holding(self.residents)) for rule in problem.rules)
+        self.holding = {kind: found for kind, found in holding if found is not None}
+        self.protections = PROTECTIONS.union(self.holding)
 
     def refute(self, demand: Demand, moment: Moment, dropped: frozenset[str] = NOTHING) -> Refuted | None:
         """What proves "no" with the rules and resources ``dropped`` not binding; None where nothing does."""
         leaving = self.leaving(demand, moment, dropped)
-        holding = self._holding(dropped)
+        whole = [holding.whole for holding in self._holding(dropped)]
         return (
             self._passes_cap(demand, moment, leaving, dropped)
             or self._breaks_rule(demand, moment, leaving, dropped)
             or self._lacks_rights(demand, moment, leaving, dropped)
             or self._lacks_room(demand, moment, leaving, dropped)
-            or (self._lacks_rights(demand, moment, leaving & ~holding.whole, dropped) if holding is not None else None)
+            or (self._lacks_rights(demand, moment, leaving & ~np.any(whole, axis=0), dropped) if whole else None)
         )
 
-    def _holding(self, dropped: frozenset[str]) -> Holding | None:
-        return self.holding if BUDGETS not in dropped else None
+    def _holding(self, dropped: frozenset[str]) -> list[Holding]:
+        return [holding for kind, holding in self.holding.items() if kind not in dropped]
 
-    @property
-    def barred(self) -> BoolArray | None:
-        """(P,) pods that disruption budgets keep where they are; None where there are no budgets."""
-        return self.holding.barred if self.holding is not None else None
+    def barred(self, dropped: frozenset[str] = NOTHING) -> BoolArray | None:
+        """(P,) pods that optional rules keep where they are; None where no rule does that."""
+        masks = [holding.barred for holding in self._holding(dropped)]
+        return np.any(masks, axis=0) if len(masks) > 1 else next(iter(masks), None)
 
     def leaving(self, demand: Demand, moment: Moment, dropped: frozenset[str] = NOTHING) -> BoolArray:
         """(G,) gangs that may be out of the way."""
@@ -110,11 +115,11 @@ class Bounds:
 
     def _spared(self, demand: Demand, moment: Moment, leaving: BoolArray, dropped: frozenset[str]) -> BoolArray:
         """(G,) gangs that may be evicted once protections are dropped: they need no other place."""
-        if demand.action not in EVICTING or not dropped & PROTECTIONS:
+        if demand.action not in EVICTING or not dropped & self.protections:
             return np.zeros_like(leaving)
         may, could = (self.rights.leaving(demand, moment.allocated, rules) for rules in (dropped, NOTHING))
-        if self.holding is not None and BUDGETS in dropped:
-            could = could & ~self.holding.whole
+        for kind, holding in self.holding.items():
+            could = could & ~holding.whole if kind in dropped else could
         return may & ~could
 
     def _mask(self, gangs: Sequence[int]) -> BoolArray:
@@ -127,8 +132,7 @@ class Bounds:
     ) -> Refuted | None:
         masks = None if demand.scope is None else demand.scope.masks
         beside = self.beside(demand, moment, leaving, dropped)
-        holding = self._holding(dropped)
-        relaxed = self.residents.without(leaving, holding.barred if holding is not None else None)
+        relaxed = self.residents.without(leaving, self.barred(dropped))
         found = shortfall(self.problem, relaxed, demand.needed, beside, masks, demand.spacing, dropped)
         if found is None and demand.deep:
             found = self._lacks_flow(demand, relaxed, beside, dropped)
@@ -139,7 +143,7 @@ class Bounds:
     ) -> Counter[int]:
         """Pods by shape of others that must have a place too when the gangs ``leaving`` (G,) are out of the way."""
         beside = Counter(demand.beside_of(leaving))
-        holding = self._holding(dropped)
+        barred = self.barred(dropped)
         may_leave = leaving
         if demand.kept is not None:
             spared = self._spared(demand, moment, leaving, dropped)
@@ -147,10 +151,12 @@ class Bounds:
                 beside.update(pods if not spared[gang] else {})
             may_leave = leaving & ~self._mask([gang for gang, _ in demand.kept])
         elif demand.action is Action.CONSOLIDATION:
-            barred = holding.barred if holding is not None else None
             beside.update(self.residents.room_at_origins(leaving & ~self._mask(moment.disturbed), barred))
-        if holding is not None and demand.action in EVICTING:
-            beside.update(holding.staying(may_leave))
+        if barred is not None and demand.action in EVICTING:
+            staying: Counter[int] = Counter()
+            for holding in self._holding(dropped):
+                staying |= holding.staying(may_leave, barred)  # Rules may hold the same pods.
+            beside.update(staying)
         return beside
 
     def _lacks_flow(
@@ -234,7 +240,7 @@ class Bounds:
         nothing_held = [(0, 0, 0)] * self.problem.queues.size
         empty = Moment(nothing_held, nothing_held, 0)
         alone = replace(demand, action=Action.ALLOCATE, beside={}, grown=(), kept=None)
-        all_running, dropped = self.residents.runs, dropped | {BUDGETS}
+        all_running, dropped = self.residents.runs, dropped.union(self.holding)
         return (
             self._passes_cap(alone, empty, all_running, dropped)
             or self._breaks_rule(alone, empty, all_running, dropped)

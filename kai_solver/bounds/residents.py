@@ -36,7 +36,7 @@ class Residents:
         self.priority = np.array([g.gang.priority for g in gangs], dtype=np.int64)
         self.preemptible = np.array([g.gang.preemptible for g in gangs], dtype=np.bool_)
         self.runs: BoolArray = np.bincount(self.owner, minlength=len(gangs)) > 0
-        self._lifts: dict[tuple[bytes, bool], Relaxed] = {}
+        self._lifts: dict[tuple[bytes, bytes], Relaxed] = {}
 
     @cached_property
     def charge(self) -> IntArray:
@@ -112,9 +112,9 @@ class Residents:
     def without(self, leaving: BoolArray, barred: BoolArray | None = None) -> Relaxed:
         """Capacity with the gangs ``leaving`` (G,) gone, and with all that was placed in this cycle out of the way.
 
-        ``barred``: (P,) pods that stay all the same; always the same ones, or none.
+        ``barred``: (P,) pods that stay all the same; None: none.
         """
-        key = leaving.tobytes(), barred is None
+        key = leaving.tobytes(), b"" if barred is None else barred.tobytes()
         found = self._lifts.get(key)
         if found is None:
             found = self._lifts[key] = self._lift(leaving, barred)

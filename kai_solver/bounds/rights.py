@@ -25,7 +25,6 @@ from kai_solver.fairness import (
     min_runtime_s,
 )
 from kai_solver.problem import GangShape
-from kai_solver.problem.budgets import BUDGETS
 from kai_solver.units import CPU, GPU, MEMORY
 
 BoolArray = NDArray[np.bool_]
@@ -34,8 +33,8 @@ Table = Sequence[Sequence[int]]
 
 NOTHING: frozenset[str] = frozenset()
 
-PROTECTIONS = frozenset((MINRUNTIME, PREEMPTIBLE, PRIORITY, SHARE, BUDGETS))
-"""Rules that protect running work; a bound may be asked as if one of them were dropped."""
+PROTECTIONS = frozenset((MINRUNTIME, PREEMPTIBLE, PRIORITY, SHARE))
+"""Rules of the core that protect running work; a bound may be asked as if one of them were dropped."""
 
 
 class Rights:
@@ -103,8 +102,7 @@ class Rights:
                 yield MINRUNTIME
         if (r.runs & ~r.preemptible).any():
             yield PREEMPTIBLE
-        if self.problem.budgets is not None:
-            yield BUDGETS
+        yield from (rule.kind for rule in self.problem.rules if rule.is_protective)
 
     def victim_queues(self, demand: Demand, allocated: Table, dropped: frozenset[str] = NOTHING) -> tuple[int, ...]:
         """Leaf queues with running work from which ``demand`` may reclaim by the numbers ``allocated``."""

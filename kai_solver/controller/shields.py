@@ -19,7 +19,7 @@ from kai_solver.cluster.resources import NAMESPACES
 from kai_solver.cluster.store import Store
 from kai_solver.controller.loop import Cycle, Evicted
 from kai_solver.controller.settings import Evictions
-from kai_solver.problem.budgets import BUDGETS
+from kai_solver.domain import HELD_BY_BUDGETS
 
 _LOG = structlog.get_logger(__name__)
 
@@ -65,7 +65,7 @@ class Shields:
         """Note which namespaces' budgets held a gang in it; those that did for too long cease to count."""
         now_s, grace_s = self.monotonic(), self.settings.budget_grace
         proofs = (blocker for pending in cycle.plan.pending for blocker in pending.proof.blocking)
-        named = {name for found in proofs if found.kind == BUDGETS for name in _NAMESPACES.findall(found.name)}
+        named = {name for found in proofs if found.kind == HELD_BY_BUDGETS for name in _NAMESPACES.findall(found.name)}
         kept = {name: times for name, times in self._held.items() if now_s - times[1] <= LAPSE_S}
         self._held = kept | {name: (kept.get(name, (now_s, now_s))[0], now_s) for name in named}
         for name in named if grace_s is not None else ():

@@ -1,6 +1,6 @@
 """The nouns: frozen, slotted, without behaviour beyond what follows from their own fields."""
 
-from kai_solver.domain.budgets import DisruptionBudget
+from kai_solver.domain.budgets import HELD_BY_BUDGETS, DisruptionBudget
 from kai_solver.domain.claims import (
     MOST_CONSUMERS,
     MOST_DEVICES,
@@ -71,6 +71,7 @@ __all__ = [
     "ACTIONS",
     "DEFAULT_QUEUE_PRIORITY",
     "FAMILIES",
+    "HELD_BY_BUDGETS",
     "MOST_CONSUMERS",
     "MOST_DEVICES",
     "NODE_GROUP",

@@ -4,6 +4,9 @@ from dataclasses import dataclass, field
 
 from kai_solver.domain.constraints import Requirement
 
+HELD_BY_BUDGETS = "disruption-budget"
+"""Kind of the element "disruption budgets hold pods that could make room"."""
+
 
 @dataclass(frozen=True, slots=True)
 class DisruptionBudget:

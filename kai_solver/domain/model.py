@@ -7,6 +7,7 @@ from kai_solver.domain.plan import Action
 ACTIONS = (Action.ALLOCATE, Action.CONSOLIDATION, Action.RECLAIM, Action.PREEMPT, Action.STALE)
 
 RULES = {
+    "budgets": "disruption_budgets",
     "tenants": "one_tenant",
     "gpurows": "gpu_rows",
     "spares": "spares",
@@ -34,7 +35,6 @@ FAMILIES = (
     "spread",
     "ports",
     "placement",
-    "budgets",
     *RULES,
 )
 """Constraint families of the CP-SAT model that ship with kai-solver, of the core and of rules; more by entry points."""

@@ -12,8 +12,9 @@ Replan = Callable[[Snapshot], Plan]
 
 MOST_NODES = 64
 """More nodes than that are no cure, but another cluster."""
-_OPTIONAL = "optional rule"
-"""Stands for the kinds of all optional rules."""
+
+_PROTECTIVE, _OPTIONAL = "protective rule", "optional rule"
+"""Stand for the kinds of optional rules: of those that hold running pods, and of the others."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +45,8 @@ def _changes(snapshot: Snapshot, gang: str, blocking: Sequence[Blocker]) -> Iter
     seen: set[str] = set()
     for blocker in sorted(blocking, key=_effort):
         eased = _without(snapshot, gang, blocker) if blocker.kind != "resource" else None
-        is_of_nodes = blocker.kind == "resource" or rule_of_kind(blocker.kind) is not None
+        rule = rule_of_kind(blocker.kind)
+        is_of_nodes = blocker.kind == "resource" or (rule is not None and not rule.is_protective)
         added = _more_nodes(snapshot, blocker) if is_of_nodes else None
         for found in (eased, added):
             if found is not None and found[0] not in seen:
@@ -60,15 +62,15 @@ def _effort(blocker: Blocker) -> tuple[int, bool]:
         "fair-share",
         "surplus",
         "rule",
-        "disruption-budget",
+        _PROTECTIVE,
         "domain",
         "placement",
         _OPTIONAL,
         "resource",
     )
-    is_optional = rule_of_kind(blocker.kind) is not None
-    kind = _OPTIONAL if is_optional else blocker.kind
-    return order.index(kind) if kind in order else len(order), is_optional and bool(blocker.resource)
+    rule = rule_of_kind(blocker.kind)
+    kind = blocker.kind if rule is None else _PROTECTIVE if rule.is_protective else _OPTIONAL
+    return order.index(kind) if kind in order else len(order), kind == _OPTIONAL and bool(blocker.resource)
 
 
 def _without(snapshot: Snapshot, gang: str, blocker: Blocker) -> tuple[str, Snapshot] | None:
@@ -117,7 +119,6 @@ _TEXTS = {
     "surplus": "no quota and no weight for other queues",
     "domain": "no required {name}",
     "placement": "no rule of placement",
-    "disruption-budget": "everybody let go whom {name} holds",
 }
 _RULES = {
     "priority": "the highest priority in its queue",

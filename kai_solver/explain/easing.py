@@ -190,10 +190,6 @@ def _nobody_protected(snapshot: Snapshot, _gang: str, _blocker: Blocker) -> Snap
     return replace(snapshot, policy=policy, queues=queues)
 
 
-def _no_budgets(snapshot: Snapshot, _gang: str, _blocker: Blocker) -> Snapshot:
-    return replace(snapshot, budgets=(), refused=frozenset())
-
-
 def _all_may_move(snapshot: Snapshot, _gang: str, _blocker: Blocker) -> Snapshot:
     return replace(snapshot, policy=replace(snapshot.policy, max_consolidation_gangs=-1))
 
@@ -208,7 +204,6 @@ _BY_KIND: dict[str, Ease] = {
     "queue-quota": _higher_cap,
     "fair-share": _more_share,
     "surplus": _others_own_nothing,
-    "disruption-budget": _no_budgets,
 }
 _RULES: dict[str, Ease] = {
     "node-rules": _any_node,

@@ -9,7 +9,7 @@ Source: docs/kai-behaviour.md#reclaim-victims, #preempt, #consolidation and #min
   not one that never preempts.
 
 A gang is protected until its start plus the minimum run time of its queue; its surplus is not. Disruption budgets
-(`problem.budgets`) and tests of the whole set of victims (`fairness.reclaim`, rules 3 and 4) come on top.
+(`rules.disruption_budgets`) and tests of the whole set of victims (`fairness.reclaim`, rules 3 and 4) come on top.
 """
 
 from collections.abc import Callable

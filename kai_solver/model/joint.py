@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 from kai_solver.domain import Action, Placement
 from kai_solver.fairness import QueueSurplus
 from kai_solver.problem import Problem
-from kai_solver.problem.budgets import BudgetUse
 from kai_solver.problem.charges import Charge
+from kai_solver.problem.rules import ReleaseKey
 
 IntArray = NDArray[np.int64]
 
@@ -121,8 +121,8 @@ class Mover:
     tested
         (podset, its pods here, most of that podset that reclaim tests as one allocation unit): the podset's minimum, at
         least 1.
-    budget_use
-        (disruption budget, its pods here that it counts).
+    releases
+        (Cap of an optional rule on how many running pods leave, its pods here that it counts).
     marks
         What tells its pods apart for optional rules (`RuleFacts.tells_apart`).
     """
@@ -145,12 +145,12 @@ class Mover:
     saves: Charge = (0, 0, 0)
     rank: int = 0
     tested: tuple[tuple[int, int, int], ...] = ()
-    budget_use: BudgetUse = ()
+    releases: tuple[tuple[ReleaseKey, int], ...] = ()
     marks: tuple[Hashable, ...] = ()
 
-    def used(self, budget: int) -> int:
-        """Pods that ``budget`` counts."""
-        return next((pods for number, pods in self.budget_use if number == budget), 0)
+    def used(self, cap: ReleaseKey) -> int:
+        """Pods that ``cap`` counts."""
+        return next((pods for key, pods in self.releases if key == cap), 0)
 
     @property
     def is_simple(self) -> bool:
@@ -178,8 +178,8 @@ class Joint:
         unit (a set is allowed where some resource stays below).
     spacings
         Workloads of the arrivals and movers that have a rule of placement.
-    budgets
-        Disruption budgets of movers, with how many of their pods may leave home.
+    releases
+        Caps of optional rules that count pods of movers, with how many of these may leave home.
     dropped
         Resources by name, and ``node-rules``, that no place has to heed: for questions of what blocks.
     """
@@ -195,7 +195,7 @@ class Joint:
     free_of: Mapping[str, Any] = field(default_factory=dict)
     spacings: tuple[Spacing, ...] = ()
     dropped: frozenset[str] = frozenset()
-    budgets: tuple[tuple[int, int], ...] = ()
+    releases: tuple[tuple[ReleaseKey, int], ...] = ()
 
     @property
     def to_place(self) -> Counter[int]:

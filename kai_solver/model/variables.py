@@ -14,7 +14,6 @@ import numpy as np
 from kai_solver.model.flows import Taker, flows_of
 from kai_solver.model.joint import Arrival, Joint, Mover, Piece
 from kai_solver.model.spec import ModelSpec, Term, Var
-from kai_solver.problem.budgets import BudgetUse
 from kai_solver.problem.capacity import (
     ENDLESS,
     MANY,
@@ -25,9 +24,13 @@ from kai_solver.problem.capacity import (
     fitting_beside_gpus,
     limited_by_rules,
 )
+from kai_solver.problem.rules import ReleaseKey
 from kai_solver.units import GPU
 
-ClassKey = tuple[int, int, int, int, bool, bool, bool, bool, tuple[int, int, int], BudgetUse, tuple[Hashable, ...]]
+ReleasesOfMover = tuple[tuple[ReleaseKey, int], ...]
+ClassKey = tuple[
+    int, int, int, int, bool, bool, bool, bool, tuple[int, int, int], ReleasesOfMover, tuple[Hashable, ...]
+]
 
 
 Origin = tuple[int, tuple[int, ...], tuple[Any, ...]]
@@ -324,7 +327,7 @@ def class_key(mover: Mover) -> ClassKey:
         mover.reclaimable,
         mover.preemptable,
         mover.charge,
-        mover.budget_use,
+        mover.releases,
         mover.marks,
     )
 

@@ -175,7 +175,7 @@ def formulate_victim_model(v: Variables, objectives: tuple[Objective, ...]) -> V
         for shape, pods, domain_of in _loads(v, owner, arrival) if not arrival.optional else ():
             demand.add(shape, pods, domain_of, None)
     _bear(form)
-    _budgets(v, form)
+    _releases(v, form)
     _limits(v, form)
     _places(v, form, demand)
     form.objectives = tuple(found for o in objectives if (found := _translated(form, o)) is not None)
@@ -211,11 +211,11 @@ def _bear(form: VictimModel) -> None:
                     form.spec.add_le([(1, var), (-1, gone[above])], 0, family="units")
 
 
-def _budgets(v: Variables, form: VictimModel) -> None:
-    """No disruption budget loses more than it allows by evictions; moves are not known here."""
-    for budget, left in v.joint.budgets:
-        uses = [(_mover(item).used(budget), var) for item, var in form.gone]
-        form.spec.add_le([term for term in uses if term[0]], left, family="budgets")
+def _releases(v: Variables, form: VictimModel) -> None:
+    """No more pods are evicted than optional rules let go; moves are not known here."""
+    for cap, left in v.joint.releases:
+        uses = [(_mover(item).used(cap), var) for item, var in form.gone]
+        form.spec.add_le([term for term in uses if term[0]], left, family=cap[0])
 
 
 def _limits(v: Variables, form: VictimModel) -> None:

@@ -81,7 +81,7 @@ def refuses_reclaim(state: State, preemptor: Preemptor) -> Blocker | None:
 class Eligibility:
     """Units that an action may take for a preemptor (`fairness.eligibility`), as masks (U,); equal masks are one array.
 
-    Units of which a disruption budget allows fewer pods to leave are left out everywhere.
+    Units that an optional rule never lets go are left out everywhere.
     """
 
     def __init__(self, state: State, pool: VictimPool) -> None:
@@ -119,19 +119,19 @@ class Eligibility:
         return self._not_held(self._by_rights(action, preemptor))
 
     def divisible(self, action: Action, preemptor: Preemptor) -> frozenset[int]:
-        """Units under disruption budgets that ``action`` could disturb in part, whether it may take them or not."""
-        uses = self.pool.budget_uses
-        if uses is None or not uses.divisible.any():
+        """Units of which optional rules count pods, and that ``action`` could disturb in part, if not whole."""
+        divisible = self.pool.releases.divisible
+        if divisible is None or not divisible.any():
             return frozenset()
-        return frozenset(np.flatnonzero(self._by_rights(action, preemptor) & uses.divisible).tolist())
+        return frozenset(np.flatnonzero(self._by_rights(action, preemptor) & divisible).tolist())
 
-    def held(self, action: Action, preemptor: Preemptor) -> Blocker | None:
-        """Disruption budgets that hold units which ``action`` could take for ``preemptor`` otherwise."""
-        uses = self.pool.budget_uses
-        return uses.binding(self._by_rights(action, preemptor)) if uses is not None else None
+    def held(self, action: Action, preemptor: Preemptor) -> tuple[Blocker, ...]:
+        """What optional rules hold of the units that ``action`` could take for ``preemptor`` otherwise."""
+        releases = self.pool.releases
+        return releases.binding(self._by_rights(action, preemptor)) if releases.held is not None else ()
 
     def _by_rights(self, action: Action, preemptor: Preemptor) -> BoolArray:
-        """(U,) units that the action may take as far as disruption budgets are not asked."""
+        """(U,) units that the action may take as far as optional rules are not asked."""
         if action is Action.CONSOLIDATION:
             return self._consolidation(preemptor)
         if action is Action.PREEMPT:
@@ -139,11 +139,11 @@ class Eligibility:
         return self._reclaim(preemptor, self.reclaim_queues(preemptor))
 
     def _not_held(self, mask: BoolArray) -> BoolArray:
-        uses = self.pool.budget_uses
-        if uses is None:
+        held = self.pool.releases.held
+        if held is None:
             return mask
         if id(mask) not in self._open:  # Kept by `_same`: nothing else gets its identity.
-            found = mask & ~uses.held
+            found = mask & ~held
             self._open[id(mask)] = self._same.setdefault(found.tobytes(), found)
         return self._open[id(mask)]
 

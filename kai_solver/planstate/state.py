@@ -544,6 +544,10 @@ class State:
         placed = ((pod, place.node) for pod, place in self.places.items() if pod in self.problem.ruled)
         return all(self.affinity.agrees(self.problem.pods[pod], node) for pod, node in placed)
 
+    def may_be_gone(self) -> bool:
+        """Whether the running pods that left or moved may all have done so, by the rules that protect them."""
+        return all(rule.may_be_gone(self.is_gone) for rule in self.problem.rules)
+
     def keeps_devices(self, pod: int, node: int) -> bool:
         """False where a pod would stay on its node with other devices than its own, and a rule minds which it has."""
         if not self.by_device or node != self.problem.pod_node[pod]:

@@ -9,9 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kai_solver.planstate.allocation_units import Part
-from kai_solver.planstate.budgets import BudgetUses
 from kai_solver.planstate.eviction_units import Unit, units_of
 from kai_solver.planstate.holdings import HoldRows
+from kai_solver.planstate.releases import UnitReleases
 from kai_solver.planstate.state import State
 from kai_solver.planstate.victim_order import victim_ranks
 from kai_solver.problem import GangShape, Leaf, TreeNode
@@ -42,7 +42,7 @@ class VictimPool:
     ``is_elastic``: (U,) True where its gang has other units. ``shares``: by unit, whether it shares devices.
     ``rank``: by unit, its place in the policy's victim order, 0 first to leave.
     ``pinned``: gangs for which others were disturbed in this cycle; their core stays, or that was for nothing.
-    ``budget_uses``: what units take of disruption budgets; None where none may bind.
+    ``releases``: which units may leave, alone and together, by optional rules.
     ``took_places``: some core that left took places with it that its gang got in this cycle.
     """
 
@@ -69,8 +69,7 @@ class VictimPool:
         for unit in self.units:
             for node in {state.problem.pod_node[pod] for pod in unit.pods}:
                 self._at_origin[node].append(unit.index)
-        budgets = state.problem.budgets
-        self.budget_uses = BudgetUses(state, budgets, self.units) if budgets is not None else None
+        self.releases = UnitReleases(state, self.units)
         self.rank = victim_ranks(state, self.units, self.of_gang)
         self.cost = self._costs()
         tie = 0.5 / (len(self.units) ** 2 + 1)

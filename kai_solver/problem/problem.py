@@ -11,7 +11,6 @@ from kai_solver.domain import Gang, Node, Pod, Policy, Snapshot, with_moves
 from kai_solver.fairness import QueueTree, ReclaimRight, allocatable_share, fair_share
 from kai_solver.leftover import Outlook
 from kai_solver.predicates import NodePredicates
-from kai_solver.problem.budgets import Budgets, budgets_of
 from kai_solver.problem.charges import BEYOND, Charge
 from kai_solver.problem.fabric import Fabric, fabric_of
 from kai_solver.problem.gangs import GangShape
@@ -61,8 +60,6 @@ class Problem:
         Gangs of known leaf queues. ``outside``: the others (set aside, unknown queue, not a leaf), with the reason.
     outlook
         What is left over is worth so much; None where the model packs and spreads by what is free.
-    budgets
-        Disruption budgets; None where none may bind.
     devices
         (N,) devices, those that may not be had among them.
     devices_known
@@ -109,7 +106,6 @@ class Problem:
     outside: dict[str, tuple[Gang, str]]
     domains: dict[str, DomainTree] = field(default_factory=dict)
     outlook: Outlook | None = None
-    budgets: Budgets | None = None
     devices: IntArray = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
     devices_known: BoolArray = field(default_factory=lambda: np.zeros(0, dtype=np.bool_))
     fabric: Fabric | None = None
@@ -192,7 +188,6 @@ def build_problem(snapshot: Snapshot, memo: Memo | None = None) -> Problem:
         gangs=tuple(table.gangs),
         outside=table.outside,
         domains=node_table.domains,
-        budgets=budgets_of(snapshot, table.pods, len(table.pods) - len(snapshot.foreign)),
         devices=node_table.gpus,
         devices_known=devices_known,
         fabric=fabric_of(memo.graphs(snapshot, node_table), devices_known),

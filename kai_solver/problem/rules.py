@@ -18,8 +18,9 @@ The rules that ship are named in `domain.RULES` and loaded by name, as those of 
 imports none of them. What belongs to rooms above is passed as `Any`; a rule, which is above them, names the type.
 """
 
+from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
-from functools import cache
+from functools import cache, cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -258,6 +259,80 @@ class RuleBound:
         return int(fit.sum())
 
 
+ReleaseKey = tuple[str, int]
+"""A cap on how many of some running pods may leave: the rule's name, and its number there."""
+
+ReleaseUse = tuple[tuple[int, int], ...]
+"""(Number of a cap, pods that it counts) of units that leave together."""
+
+
+class Releases:
+    """Which of U units of running pods may leave by one rule, alone and together; a unit that moves leaves, too.
+
+    The rule has caps: at most so many of the pods that each counts may leave.
+
+    Attributes
+    ----------
+    held
+        (U,) units that are more than a cap allows: they never leave.
+    divisible
+        (U,) units of several pods of which some could move without the others: what is impossible for the whole may be
+        possible for a part, and a unit that moves in part takes less than its use.
+    free
+        (U,) units that no cap counts.
+    """
+
+    held: BoolArray
+    divisible: BoolArray
+    free: BoolArray
+
+    def use(self, unit: int, /) -> ReleaseUse:
+        """How many of the pods of ``unit`` are counted by which caps."""
+        raise NotImplementedError
+
+    def left(self) -> IntArray:
+        """By cap, how many more may leave."""
+        raise NotImplementedError
+
+    def fits(self, units: Iterable[int], /) -> bool:
+        """May all of ``units``, which have not left, go too?"""
+        raise NotImplementedError
+
+    def exhausted(self) -> frozenset[int]:
+        """Caps that let no more pods go, though at first they let some."""
+        raise NotImplementedError
+
+    def open_units(self, exhausted: frozenset[int], /) -> BoolArray:
+        """(U,) units of which the caps ``exhausted`` count nothing."""
+        raise NotImplementedError
+
+    def binding(self, units: BoolArray, /) -> Blocker | None:
+        """What keeps some of ``units`` (U,) from leaving, as an element of what blocks; None where nothing does."""
+        raise NotImplementedError
+
+
+class Holding:
+    """Which running pods must keep a place whatever is chosen, by one rule: P pods of G gangs."""
+
+    @cached_property
+    def barred(self) -> BoolArray:
+        """(P,) pods that may not leave, neither for good nor for another place."""
+        raise NotImplementedError
+
+    @cached_property
+    def whole(self) -> BoolArray:
+        """(G,) gangs that cannot be evicted: they leave whole, and only some of their pods may go."""
+        raise NotImplementedError
+
+    def staying(self, leaving: BoolArray, barred: BoolArray, /) -> Counter[int]:
+        """Pods by shape that need a place though their gangs are among those ``leaving`` (G,), and are not ``barred``.
+
+        Only those that run where they would be let in now: the others may stay there without a place for them.
+        ``barred``: (P,) by any rule.
+        """
+        raise NotImplementedError
+
+
 class RuleFacts:
     """What one rule is in one cycle.
 
@@ -274,6 +349,9 @@ class RuleFacts:
         Whether its element is about what nodes have room for, as a resource's is: then it has a place.
     is_monotone
         Whether a pod that asks for no more than another fits by the rule wherever that one does.
+    is_protective
+        Whether it says which running pods may leave, and nothing of those that come. Then the element is asked about
+        only where an action could disturb running pods, and ``may_block`` is not.
     """
 
     name: str = ""
@@ -281,6 +359,7 @@ class RuleFacts:
     ties: bool = True
     limits_nodes: bool = False
     is_monotone: bool = True
+    is_protective: bool = False
 
     def ledger(self, state: Any, /) -> Ledger | None:
         """What it counts in a working state; None where rows and bounds alone keep it.
@@ -318,6 +397,23 @@ class RuleFacts:
         `kai_solver.planstate.allocation_units.AllocationUnit`.
         """
         return ()
+
+    # -- which running work may leave --------------------------------------------------------------------------------
+
+    def may_be_gone(self, gone: BoolArray, /) -> bool:
+        """Whether the running pods ``gone`` (P,) may have left or moved, all of them."""
+        return True
+
+    def releases(self, state: Any, units: Sequence[Sequence[int]], /) -> Releases | None:
+        """Which of ``units`` (pods that only leave together) may leave, as ``state`` stands; None: all.
+
+        ``state``: `kai_solver.planstate.state.State`, which changes.
+        """
+        return None
+
+    def holding(self, residents: Any, /) -> Holding | None:
+        """Which running pods must keep a place; None: none. ``residents``: `kai_solver.bounds.residents.Residents`."""
+        return None
 
     # -- what pods get of a node -------------------------------------------------------------------------------------
 
@@ -428,13 +524,20 @@ class Rule:
     ----------
     name, kind
         As of its facts.
+    is_protective
+        As of its facts.
     cure
         What ``eased`` changes, for people; ``{name}`` is the element's. Empty: nothing is proposed.
+    sentence
+        What a gang that waits is told where the rule is in the way, beside what is short; ``{name}`` and ``{have}`` are
+        the element's. Empty: nothing.
     """
 
     name: str = ""
     kind: str = ""
+    is_protective: bool = False
     cure: str = ""
+    sentence: str = ""
 
     def setting_fault(self, text: str, /) -> str:
         """What is wrong with ``text`` as a queue's setting of this rule, with the cure; empty where nothing is."""

@@ -26,7 +26,7 @@ from kai_solver.domain.plan import ProofState
 from kai_solver.errors.barrier import caught
 from kai_solver.planstate.outcome import Outcome, Refusal
 from kai_solver.problem import Problem
-from kai_solver.problem.budgets import BUDGETS
+from kai_solver.problem.rules import rule_of_kind
 from kai_solver.reasons.attempt import GANG
 from kai_solver.units import MILLI
 
@@ -145,9 +145,9 @@ def _pending(
     hurried = NO_TIME if late and state == "proven" and any(r.evidence is not None for r in actions.values()) else ""
     pods = outcome.asked.get((gang, action), ())
     held = (
-        f"Disruption budgets hold pods that could make room: {blocker.name} ({blocker.have})"
+        rule.sentence.format(name=blocker.name, have=blocker.have)
         for blocker in blocking
-        if blocker.kind == BUDGETS
+        if (rule := rule_of_kind(blocker.kind)) is not None and rule.sentence
     )
     return Pending(
         problem.gangs[gang].gang.key,

@@ -13,7 +13,6 @@ from kai_solver.model.joint import Joint
 from kai_solver.placement.fit import FitTable
 from kai_solver.placement.placing import start_together
 from kai_solver.planstate.allocation_units import AllocationUnit
-from kai_solver.planstate.budgets import keeps_budgets
 from kai_solver.planstate.state import State
 from kai_solver.planstate.victims import VictimPool
 from kai_solver.units import GPU
@@ -51,7 +50,7 @@ def _try(
         _place(state, pool, joint, decision, allocation_units)
         _keep_spacing(state, joint)
         _keep_limits(state, joint)
-        done = state.keeps_rules() and keeps_budgets(state)
+        done = state.keeps_rules() and state.may_be_gone()
     except InternalError:
         done = False
     if not done:

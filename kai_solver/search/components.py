@@ -81,9 +81,9 @@ def _linked(joint: Joint) -> _Sets:
         sets.join([("surplus", surplus.queue), *(("gang", gang) for gang in mine)])
     for spacing in joint.spacings:
         sets.join(("gang", gang) for gang in sorted(spacing.gangs))
-    for budget, left in joint.budgets:
-        counted = [mover for mover in joint.movers if mover.used(budget)]
-        if sum(mover.used(budget) for mover in counted) > left:
+    for cap_of_rule, left in joint.releases:
+        counted = [mover for mover in joint.movers if mover.used(cap_of_rule)]
+        if sum(mover.used(cap_of_rule) for mover in counted) > left:
             sets.join(("gang", mover.gang) for mover in counted)
     return sets
 

@@ -22,6 +22,7 @@ from kai_solver.planstate.victims import VictimPool, part_of_unit
 from kai_solver.planstate.workload_spread import gpu_milli
 from kai_solver.problem import Problem
 from kai_solver.problem.charges import Charge, charge, sum_of
+from kai_solver.problem.rules import ReleaseKey
 from kai_solver.units import GPU, PODS, QUEUE_RESOURCES, UNLIMITED
 
 IntArray = NDArray[np.int64]
@@ -113,7 +114,7 @@ class JointModelInput:
             surplus=tuple(surplus),
             free_of=self._lifted_grants(movers),
             spacings=tuple(self._spacings(arrivals, movers)),
-            budgets=tuple(self._budgets(movers)),
+            releases=tuple(self._releases(movers)),
         )
 
     def size_estimate(self, allocation_units: Sequence[tuple[AllocationUnit, Action]], units: frozenset[int]) -> int:
@@ -184,7 +185,7 @@ class JointModelInput:
             saves=self._saves(u),
             rank=pool.rank[unit],
             tested=self._tested(u),
-            budget_use=pool.budget_uses.of_unit[unit] if pool.budget_uses is not None else (),
+            releases=pool.releases.use(unit),
             marks=tuple(rule.tells_apart(pod) for rule in self.problem.rules for pod in u.pods),
         )
 
@@ -445,17 +446,18 @@ class JointModelInput:
                         "quota", queue, r, tree.quotas[queue][r] - (self.state.allocated_fixed[queue][r] - fixed[r])
                     )
 
-    def _budgets(self, movers: Sequence[Mover]) -> Iterable[tuple[int, int]]:
-        """What is left of the budgets of ``movers``, with all of them at home."""
+    def _releases(self, movers: Sequence[Mover]) -> Iterable[tuple[ReleaseKey, int]]:
+        """How many pods the caps of ``movers`` let go, with all of them at home."""
         pool = self.outcome.pool
-        if pool is None or pool.budget_uses is None:
+        mine = {cap for mover in movers for cap, _ in mover.releases}
+        if pool is None or not mine:
             return
-        left, mine = pool.budget_uses.left(), {budget for mover in movers for budget, _ in mover.budget_use}
+        left = pool.releases.left()
         for mover in movers:
-            if mover.budget_use and pool.is_disturbed(mover.unit):
-                for budget, pods in mover.budget_use:
-                    left[budget] += pods
-        yield from ((budget, int(left[budget])) for budget in sorted(mine))
+            if mover.releases and pool.is_disturbed(mover.unit):
+                for cap, pods in mover.releases:
+                    left[cap] += pods
+        yield from ((cap, left[cap]) for cap in sorted(mine))
 
     def _paid_now(self, item: Arrival | Mover) -> Charge:
         """What the queue pays where the cycle has placed the pods."""

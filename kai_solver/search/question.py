@@ -132,12 +132,13 @@ class Question:
 
     @cached_property
     def divisible(self) -> frozenset[int]:
-        """Units under disruption budgets of which a part could move where the whole may not."""
+        """Units of which optional rules let a part move where the whole may not."""
         pool = self.outcome.pool
-        if self.victim_search is None or pool is None or pool.budget_uses is None:
+        divisible = pool.releases.divisible if pool is not None else None
+        if self.victim_search is None or divisible is None:
             return frozenset()
         mine = self.victim_search.eligibility.divisible(self.action, self.preemptor)
-        return mine | {unit for unit in self.disturbed if pool.budget_uses.divisible[unit]}
+        return mine | {unit for unit in self.disturbed if divisible[unit]}
 
     # -- bounds --------------------------------------------------------------------------------------------------
 

@@ -30,7 +30,7 @@ class Rights:
     takers
         By admission, the units that it may take.
     divisible
-        Units under disruption budgets that could be disturbed in part: the stages know them as whole ones only.
+        Units of which optional rules let a part go, and not the whole: the stages know them as whole ones only.
     surplus
         How much all reclaims may take from each levelled queue: what it holds before the last of them with nothing
         evicted, above the least that it may keep (`fairness.reclaim`, rule 3). No plan whose reclaims are allowed one

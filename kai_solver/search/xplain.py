@@ -14,7 +14,6 @@ from kai_solver.domain import Blocker
 from kai_solver.fairness import SHARE
 from kai_solver.model.build import formulate
 from kai_solver.model.joint import Joint
-from kai_solver.problem.budgets import BUDGETS
 from kai_solver.search.solver_client import SolverClient
 from kai_solver.units import PODS
 from kai_solver.units.resources import FIXED
@@ -23,7 +22,7 @@ PODS_NAME = FIXED[PODS]
 LARGEST = 20_000
 """Variables up to which the model is asked again: each question may take as long as the proof did."""
 
-FAMILIES = {TOPOLOGY: "topology", SHARE: "entitlement", BUDGETS: "budgets"}
+FAMILIES = {TOPOLOGY: "topology", SHARE: "entitlement"}
 """Rules of the core that are families of the model, as every optional rule is; resources and the rules of nodes are
 left out of places instead."""
 
@@ -59,7 +58,8 @@ class SolverEvidence:
 
     def _smallest(self) -> list[Blocker]:
         names = elements_of_model(self.counted)
-        names = (*names, BUDGETS) if self.joint.budgets else names
+        releasing = {name for (name, _), _ in self.joint.releases}
+        names = (*names, *(rule.kind for rule in self.joint.problem.rules if rule.name in releasing))
         if self._blocks(frozenset(names)):
             return []
         kept = smallest_part(lambda dropped: self._blocks(dropped) or None, names)

@@ -90,10 +90,10 @@ class _Line:
     at: int = 0
 
     def next(self, pool: VictimPool) -> int | None:
-        """The first that has not left, and that its disruption budget lets go."""
+        """The first that has not left, and that optional rules let go."""
         while self.at < len(self.units):
             unit = self.units[self.at]
-            if not pool.is_disturbed(unit) and (pool.budget_uses is None or pool.budget_uses.fits((unit,))):
+            if not pool.is_disturbed(unit) and pool.releases.fits((unit,)):
                 return self.units[self.at]
             self.at += 1
         return None

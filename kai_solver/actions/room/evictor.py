@@ -15,6 +15,7 @@ from kai_solver.domain import Action
 from kai_solver.placement.fit import FitTable
 from kai_solver.placement.placing import Placer, never
 from kai_solver.planstate.allocation_units import AllocationUnit, AllocationUnits, Part
+from kai_solver.planstate.releases import Exhausted
 from kai_solver.planstate.victims import IMPOSSIBLE, VictimPool, part_of_unit
 from kai_solver.problem.rules import ClearedDomains
 from kai_solver.topology import DomainTree
@@ -61,7 +62,7 @@ class Evictor(Placer):
         self._spent: dict[int, Spent] = {}
         self._counted: tuple[int, object] = (0, None)
         self._tables: dict[tuple[int, bool], RoomTable] = {} if tables is None else tables
-        self._open: dict[tuple[frozenset[int], frozenset[int]], BoolArray] = {}
+        self._open: dict[tuple[frozenset[int], Exhausted], BoolArray] = {}
 
     def make_room(self, allocation_unit: AllocationUnit, allowance: Allowance | None = None) -> list[int] | None:
         """Place ``allocation_unit`` with victims; the units that left or moved for it, or None with the state
@@ -97,7 +98,7 @@ class Evictor(Placer):
         return False
 
     def _is_allowed(self, units: list[int]) -> bool:
-        fits = self.pool.budget_uses is None or self.pool.budget_uses.fits(units)
+        fits = self.pool.releases.fits(units)
         return fits and (self._allowance is None or self._allowance.allows({}, units))
 
     def _place_in_cleared(self, allocation_unit: AllocationUnit, way: ClearedDomains) -> bool:
@@ -173,19 +174,19 @@ class Evictor(Placer):
         return found
 
     def _still_open(self, queues: frozenset[int]) -> BoolArray:
-        """The eligible without those of exhausted ``queues``, and of disruption budgets that are spent."""
-        uses = self.pool.budget_uses
-        budgets = uses.exhausted() if uses is not None else NO_QUEUES
-        if not queues and not budgets:
+        """The eligible without those of exhausted ``queues``, and those that an optional rule lets go no more."""
+        releases = self.pool.releases
+        caps = releases.exhausted()
+        if not queues and not caps:
             return self.eligible
-        found = self._open.get((queues, budgets))
+        found = self._open.get((queues, caps))
         if found is None:
             found = self.eligible
             if queues and self._allowance is not None:
                 found = found & self._allowance.open_units(queues)
-            if budgets and uses is not None:
-                found = found & uses.open_units(budgets)
-            self._open[queues, budgets] = found
+            if caps:
+                found = found & releases.open_units(caps)
+            self._open[queues, caps] = found
         return found
 
     def first_table(self, shape: int, allowance: Allowance | None) -> RoomTable:
@@ -214,7 +215,7 @@ class Evictor(Placer):
         tried = 0
         while tried < NODES_TRIED and (node := table.cheapest(cost)) is not None:
             victims = table.victims(node)
-            fits = self.pool.budget_uses is None or self.pool.budget_uses.fits(victims)
+            fits = self.pool.releases.fits(victims)
             if fits and (allowance is None or allowance.allows(spent, victims)):
                 if self._place_by_leaving(pod, table, node, victims):
                     if allowance is not None:

@@ -11,7 +11,6 @@ from importlib.metadata import entry_points
 
 from kai_solver.model.families import (
     affinity,
-    budgets,
     capacity,
     entitlement,
     gang,
@@ -48,7 +47,6 @@ BUILT_IN: dict[str, Family] = {
     "spread": spread.add,
     "ports": ports.add,
     "placement": placement.add,
-    "budgets": budgets.add,
 }
 
 

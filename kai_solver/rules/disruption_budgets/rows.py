@@ -8,11 +8,14 @@ Kubernetes' Eviction API (KAI deletes pods, and knows no budgets).
 
 from kai_solver.model.spec import Term
 from kai_solver.model.variables import Variables
+from kai_solver.rules.disruption_budgets.problem import NAME
 
 
 def add(v: Variables) -> None:
     """Add the rows of budgets that may bind."""
-    for budget, left in v.joint.budgets:
+    for budget, left in v.joint.releases:
+        if budget[0] != NAME:
+            continue
         stays: list[Term] = []
         most = 0
         for group in v.classes:
@@ -24,4 +27,4 @@ def add(v: Variables) -> None:
             stays += [(-use, unit.stay)] if use else []
             most += use
         if most > left:
-            v.spec.add_le(stays, left - most, family="budgets")
+            v.spec.add_le(stays, left - most, family=NAME)

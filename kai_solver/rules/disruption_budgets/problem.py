@@ -10,20 +10,16 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from kai_solver.domain import Blocker, DisruptionBudget, Pod, PodStatus, Snapshot
+from kai_solver.domain import DisruptionBudget, Pod, PodStatus, Snapshot
 from kai_solver.predicates import labels_match
+from kai_solver.problem import Problem
+from kai_solver.problem.rules import ReleaseUse
 
 IntArray = NDArray[np.int64]
 BoolArray = NDArray[np.bool_]
 
-BudgetUse = tuple[tuple[int, int], ...]
-"""(Budget, pods) of units that leave together."""
-
-BUDGETS = "disruption-budget"
-"""Kind of the element "disruption budgets hold pods that could make room"."""
-
-MOST_NAMED = 3
-"""Budgets that are called by name."""
+NAME = "budgets"
+"""The rule, and its family of rows."""
 
 REFUSED = "an eviction that was refused lately"
 """In place of a budget's name, of pods that are not tried again yet."""
@@ -53,15 +49,7 @@ class Budgets:
         under = self.of_pod[is_gone]
         return np.bincount(under[under >= 0], minlength=len(self.names)).astype(np.int64)
 
-    def in_words(self, which: Sequence[int]) -> Blocker:
-        """The budgets ``which`` as one element of what blocks."""
-        names = [self.names[budget] for budget in which]
-        told = ", ".join(names[:MOST_NAMED]) + (f" and {len(names) - MOST_NAMED} more" if names[MOST_NAMED:] else "")
-        allowed, covered = (int(counts[list(which)].sum()) for counts in (self.allowed, self.covered))
-        have = f"{allowed} of {covered} {'pod' if covered == 1 else 'pods'} may leave now"
-        return Blocker(BUDGETS, told, "pods that may be evicted or moved", have)
-
-    def use(self, pods: Iterable[int]) -> BudgetUse:
+    def use(self, pods: Iterable[int]) -> ReleaseUse:
         """What it takes of the budgets when ``pods`` leave."""
         found: dict[int, int] = {}
         for pod in pods:
@@ -71,11 +59,13 @@ class Budgets:
         return tuple(sorted(found.items()))
 
 
-def budgets_of(snapshot: Snapshot, pods: Sequence[Pod], gangs_end: int) -> Budgets | None:
-    """Budgets of ``pods``, of which those of gangs come first; None where none may bind."""
+def budgets_of(problem: Problem) -> Budgets | None:
+    """Budgets of the pods of gangs; None where none may bind."""
+    snapshot, pods = problem.snapshot, problem.pods
     if not snapshot.budgets and not snapshot.refused:
         return None
     matcher = _Matcher(snapshot)
+    gangs_end = len(pods) - len(snapshot.foreign)  # Pods of gangs come first.
     of_pod = np.full(len(pods), -1, dtype=np.int64)
     for number, pod in enumerate(pods[:gangs_end]):
         if pod.status is PodStatus.RUNNING:

@@ -12,13 +12,14 @@ from numpy.typing import NDArray
 
 from kai_solver.bounds.residents import Residents
 from kai_solver.bounds.rights import has_surplus
-from kai_solver.problem.budgets import Budgets
+from kai_solver.problem.rules import Holding
+from kai_solver.rules.disruption_budgets.problem import Budgets
 
 IntArray = NDArray[np.int64]
 BoolArray = NDArray[np.bool_]
 
 
-class Holding:
+class BudgetHolding(Holding):
     """Budgets over residents: P pods of G gangs, B budgets."""
 
     def __init__(self, residents: Residents, budgets: Budgets) -> None:
@@ -28,13 +29,11 @@ class Holding:
 
     @cached_property
     def barred(self) -> BoolArray:
-        """(P,) pods that may not leave, neither for good nor for another place."""
         allows: BoolArray = np.append(self.budgets.allowed > 0, True)
         return ~allows[self._budget]
 
     @cached_property
     def whole(self) -> BoolArray:
-        """(G,) gangs that cannot be evicted: they leave whole, and a budget lets only some of their pods go."""
         gangs = self.residents.problem.gangs
         under = self._budget >= 0
         asked = np.zeros((len(gangs), len(self.budgets.names)), dtype=np.int64)
@@ -43,13 +42,9 @@ class Holding:
         found[[g.index for g in gangs if found[g.index] and has_surplus(g)]] = False
         return found
 
-    def staying(self, leaving: BoolArray) -> Counter[int]:
-        """Pods by shape that need a place though their gangs are among those ``leaving`` (G,), and are not barred.
-
-        Only those that run where they would be let in now: the others may stay there without a place for them.
-        """
+    def staying(self, leaving: BoolArray, barred: BoolArray, /) -> Counter[int]:
         r = self.residents
-        mine = leaving[r.owner] & ~self.barred & r.welcome
+        mine = leaving[r.owner] & ~barred & r.welcome
         whole = mine & self.whole[r.owner]
         found = Counter(r.shape[whole].tolist())
         rest = mine & ~whole & (self._budget >= 0)
