@@ -7,6 +7,7 @@ from kai_solver.domain.plan import Action
 ACTIONS = (Action.ALLOCATE, Action.CONSOLIDATION, Action.RECLAIM, Action.PREEMPT, Action.STALE)
 
 RULES = {
+    "ports": "host_ports",
     "budgets": "disruption_budgets",
     "tenants": "one_tenant",
     "gpurows": "gpu_rows",
@@ -33,7 +34,6 @@ FAMILIES = (
     "moves",
     "affinity",
     "spread",
-    "ports",
     "placement",
     *RULES,
 )

@@ -61,7 +61,9 @@ class NodeFit:
         counts: Counter[Lack] = Counter()
         places = fitting = 0
         shortages = []
-        others = self._others_mind(shape, pod)
+        others = dict(self._others_mind(shape, pod))
+        for rule in reversed(self._after.rules):
+            others.update(rule.refusals(self._after, pod))
         for node in range(len(self._after.nodes)):
             refusal = self._after.predicates.reason(shape.constraints, node) or others.get(node, "")
             found = [(refusal, refusal)] if refusal else lacks(self._after, shape, node)

@@ -253,7 +253,9 @@ class State:
 
     @cached_property
     def is_crossed(self) -> bool:
-        """True where running pods are where anti-affinity or host ports would not let new pods like them be."""
+        """True where running pods are where anti-affinity, or an optional rule, would not let new pods like them be."""
+        if any(rule.is_crossed(self.problem) for rule in self.problem.rules):
+            return True
         return self.affinity is not None and running_pods(self.problem, leaving=False).is_crossed()
 
     def lift(self, pod: int) -> None:

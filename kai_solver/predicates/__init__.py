@@ -1,7 +1,7 @@
 """May this pod be on that node: selectors, affinity, taints, ports, spread (capacity is counted elsewhere)."""
 
 from kai_solver.predicates.affinity import PodAffinityIndex, domain_codes
-from kai_solver.predicates.matching import labels_match, ports_clash, tolerated, value_matches
+from kai_solver.predicates.matching import labels_match, port_number, ports_clash, tolerated, value_matches
 from kai_solver.predicates.nodes import (
     AFFINITY_MISMATCH,
     CLUSTER_KEY,
@@ -34,6 +34,7 @@ __all__ = [
     "labels_match",
     "of_spread",
     "of_term",
+    "port_number",
     "ports_clash",
     "selectors_of",
     "spread_score",

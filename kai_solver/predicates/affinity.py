@@ -1,7 +1,7 @@
-"""Rules between pods: (anti-)affinity, topology spread, host ports, tenants. They change with every placement.
+"""Rules between pods: (anti-)affinity, topology spread, tenants. They change with every placement.
 
-Semantics are those of kube-scheduler's plugins InterPodAffinity, PodTopologySpread and NodePorts. Domains that one
-tenant uses at a time are ours (`Alone`).
+Semantics are those of kube-scheduler's plugins InterPodAffinity and PodTopologySpread. Domains that one tenant uses at
+a time are ours (`Alone`). Host ports are of single nodes: `kai_solver.rules.host_ports`.
 """
 
 from bisect import bisect_left
@@ -14,7 +14,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kai_solver.domain import Alone, Constraints, Node, Pod, SpreadConstraint
-from kai_solver.predicates.matching import port_number, ports_clash
 from kai_solver.predicates.nodes import CLUSTER_KEY, BoolArray, NodePredicates, label_value
 from kai_solver.predicates.pods import PodSelector, of_spread, of_term
 
@@ -28,7 +27,6 @@ _Selectors = frozenset[PodSelector]
 Refused = tuple[str, BoolArray]
 """kube-scheduler's words for a rule, and (N,) True where it keeps a pod off."""
 
-PORTS = "node(s) didn't have free ports for the requested pod ports"
 IN_USE = "node has pod using PersistentVolumeClaim with the same name and ReadWriteOncePod access mode"
 _MOST_NAMED = 8
 """Domains that are named one by one where other tenants use them."""
@@ -182,7 +180,7 @@ class _RequiredAffinity:
 
 
 class PodAffinityIndex:
-    """Counts of placed pods, only for selectors, terms and ports that were asked about.
+    """Counts of placed pods, only for selectors and terms that were asked about.
 
     Selectors are met when the first pod that bears them is asked about or placed; pods placed before are then
     counted. A snapshot without such pods costs one append per placement.
@@ -195,8 +193,6 @@ class PodAffinityIndex:
         self._placed: dict[tuple[str, int], tuple[Pod, bool]] = {}
         self._counts: _Tallies[_Selectors] = _Tallies(len(self.nodes))
         self._bearers: _Tallies[PodTerm] = _Tallies(len(self.nodes))
-        self._ports: dict[str, IntArray] = {}
-        self._by_number: dict[str, list[str]] = {}
         self._guards: _Tallies[_Guard] = _Tallies(len(self.nodes))
         self._required: _Tallies[_RequiredAffinity] = _Tallies(len(self.nodes))
         self._tenants: dict[str, _Tenants] = {}
@@ -228,7 +224,7 @@ class PodAffinityIndex:
         return bool(self._near(pod)[node])
 
     def clear(self, pod: Pod) -> BoolArray:
-        """(N,) True where no pod placed so far conflicts with ``pod``, by anti-affinity (either way) or host ports."""
+        """(N,) True where no pod placed so far conflicts with ``pod``: anti-affinity, either way, and tenants."""
         mask = np.ones(len(self.nodes), dtype=np.bool_)
         for _, refused in self._keepers(pod):
             mask &= ~refused
@@ -264,10 +260,6 @@ class PodAffinityIndex:
         return dict(Counter(text for node, text in self.reason_by_node(pod).items() if nodes[node]))
 
     def _keepers(self, pod: Pod) -> Iterator[Refused]:
-        for port in pod.constraints.host_ports:
-            for taken in self._by_number.get(port_number(port), ()):
-                if ports_clash(port, taken):
-                    yield PORTS, self._ports[taken] > 0
         for alone in pod.constraints.alone:
             if alone.topology_key in self._tenants:
                 yield TAKEN, self._reached(alone.topology_key, self.others(alone))
@@ -312,7 +304,7 @@ class PodAffinityIndex:
         return agrees
 
     def is_crossed(self) -> bool:
-        """Whether a pod is placed where anti-affinity or host ports forbid a new pod like it."""
+        """Whether a pod is placed where anti-affinity forbids a new pod like it."""
         sums: dict[PodTerm, IntArray] = {}
         return any(self._is_crossed(pod, node, sums) for (_, node), (pod, _) in self._placed.items())
 
@@ -323,12 +315,7 @@ class PodAffinityIndex:
                 sums[term] = summed(self.code(term.topology_key), self.count(frozenset({term.selector})))
             if sums[term][node] > int(term.selector.matches(pod)):
                 return True
-        own = pod.constraints.host_ports
-        return any(
-            self._ports[taken][node] > own.count(taken) and ports_clash(port, taken)
-            for port in own
-            for taken in self._by_number.get(port_number(port), ())
-        )
+        return False
 
     def _near(self, pod: Pod) -> BoolArray:
         """Nodes whose domain holds, for every affinity term, a pod that matches all of the terms.
@@ -460,11 +447,6 @@ class PodAffinityIndex:
             if alone.topology_key not in self._tenants:
                 self._tenants[alone.topology_key] = _Tenants(len(self.nodes), alone.level)
             self._tenants[alone.topology_key].add(node, alone.tenant, sign)
-        for port in constraints.host_ports:
-            if port not in self._ports:
-                self._ports[port] = np.zeros(len(self.nodes), dtype=np.int64)
-                self._by_number.setdefault(port_number(port), []).append(port)
-            self._ports[port][node] += sign
         for weight, term in (*constraints.preferred_pods, *((1, term) for term in constraints.affinity)):
             pull = PodTerm(of_term(term, pod.namespace), term.topology_key)
             self._pulls.of(pull, frozenset({pull.selector})).add(node, sign * weight)

@@ -59,11 +59,15 @@ class Ledger:
         Whether it matters which devices of its node a pod has: one that stays on its node keeps its own.
     grants
         Whether pods get something of their node beside resources and devices: ``grant`` says what.
+    precedes_affinity
+        Whether a node that affinity or spread closes, too, is counted under its reason: kube-scheduler asks for host
+        ports first.
     """
 
     kind: str = ""
     by_device: bool = False
     grants: bool = False
+    precedes_affinity: bool = False
 
     # -- nodes and counts --------------------------------------------------------------------------------------------
 
@@ -375,6 +379,10 @@ class RuleFacts:
         """Running pods that do not keep the rule where they are: they may stay, and no count of room has them."""
         return frozenset()
 
+    def is_crossed(self, problem: "Problem", /) -> bool:
+        """Whether running pods are where the rule would let no new pods like them be: then a "no" is no proof."""
+        return False
+
     def overcommitted(self, problem: "Problem", /) -> BoolArray | None:
         """(N,) nodes on which running pods hold more than there is by the rule; None: none."""
         return None
@@ -488,6 +496,10 @@ class RuleFacts:
     def request_text(self, shape: "Shape", /) -> str:
         """What a pod of ``shape`` asks of GPUs, in place of their number; empty: nothing beside it."""
         return ""
+
+    def refusals(self, after: "Problem", pod: int, /) -> Mapping[int, str]:
+        """By node, why the pods that are there keep ``pod`` off, as ``after`` stands, whatever room there is."""
+        return {}
 
     def room(self, after: "Problem", shape: "Shape", node: int, most: int, /) -> int:
         """Pods of ``shape`` that ``node`` has room for by the rule, counted up to ``most``, as ``after`` stands."""

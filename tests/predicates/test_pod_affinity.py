@@ -215,12 +215,6 @@ def test_agreeing_is_about_the_others_and_changes_nothing(index: PodAffinityInde
     assert index.agrees(one, 0)
 
 
-def test_host_ports_exclude_each_other_on_a_node(index: PodAffinityIndex) -> None:
-    index.place(pod("p", Constraints(host_ports=("80/TCP", "53/UDP"))), 0)
-    assert index.mask(pod("q", Constraints(host_ports=("80/TCP",)))).tolist() == [False, True, True, True]
-    assert index.mask(pod("q", Constraints(host_ports=("53/TCP",)))).all()
-
-
 @pytest.mark.parametrize(
     ("one", "other", "clash"),
     [
@@ -252,7 +246,6 @@ CONSTRAINTS = st.builds(
         ),
         max_size=2,
     ).map(tuple),
-    host_ports=st.lists(st.sampled_from(["80/TCP", "80/TCP/10.0.0.1"]), max_size=1).map(tuple),
     node_terms=st.sampled_from([(), (((Requirement("zone", "Exists"),),),)]),
 )
 PODS = st.builds(

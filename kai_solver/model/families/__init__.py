@@ -17,7 +17,6 @@ from kai_solver.model.families import (
     limit,
     moves,
     placement,
-    ports,
     priority,
     quota,
     spread,
@@ -45,7 +44,6 @@ BUILT_IN: dict[str, Family] = {
     "moves": moves.add,
     "affinity": affinity.add,
     "spread": spread.add,
-    "ports": ports.add,
     "placement": placement.add,
 }
 

@@ -11,12 +11,11 @@ import numpy as np
 from kai_solver.model.placement_terms import Member, PlacementTerms, part
 from kai_solver.model.variables import Variables
 from kai_solver.predicates import ports_clash
-
-FAMILY = "ports"
+from kai_solver.rules.host_ports.problem import NAME
 
 
 def add(v: Variables) -> None:
-    """Add the rows; none where no pod has host ports."""
+    """Add the rows."""
     bearers: dict[str, list[Member]] = {}
     for member in PlacementTerms(v).members:
         for port in sorted(set(member.pod.constraints.host_ports)):
@@ -24,4 +23,4 @@ def add(v: Variables) -> None:
     nodes = np.arange(len(v.joint.problem.nodes))
     for one, other in combinations_with_replacement(sorted(bearers), 2):
         if ports_clash(one, other):
-            part(v, bearers[one], bearers[other], nodes, FAMILY)
+            part(v, bearers[one], bearers[other], nodes, NAME)
