@@ -98,7 +98,7 @@ class Rights:
             yield PRIORITY if action is Action.PREEMPT else SHARE
             least_s = self._min_runtime_s(action, demand.gang.queue)[r.queue]
             free = is_unprotected(self._work.started_s, least_s, self.problem.snapshot.now_s)
-            if not np.all(free | self._work.surplus()):
+            if not (np.all(free) or np.all(free | self._work.surplus())):
                 yield MINRUNTIME
         if (r.runs & ~r.preemptible).any():
             yield PREEMPTIBLE

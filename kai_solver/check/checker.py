@@ -16,7 +16,7 @@ from kai_solver.check.gangs import judge_gangs
 from kai_solver.check.gpurows import judge_rows
 from kai_solver.check.needless import judge_needless
 from kai_solver.check.numa import judge_numa
-from kai_solver.check.optional import optional_checks
+from kai_solver.check.optional import checks_of
 from kai_solver.check.placement import judge_placement
 from kai_solver.check.priority import judge_priority
 from kai_solver.check.ranks import judge_ranks
@@ -66,7 +66,7 @@ def _judge(scene: Scene, tree: QueueTree, actions: Sequence[Action]) -> Iterator
     yield from judge_spacing(scene, tree)
     yield from judge_tenants(scene)
     yield from judge_spares(scene)
-    for check in optional_checks():
+    for check in checks_of(scene):
         yield from check.judge(scene)
     book = VictimBook(scene)
     rights = [*judge_order(scene, actions), *judge_moves(scene, book)]

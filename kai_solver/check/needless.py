@@ -10,7 +10,7 @@ from kai_solver.check.devices import Board, set_boards
 from kai_solver.check.gangs import Counts, by_podset, members, satisfied
 from kai_solver.check.numa import Tenants as ZoneTenants
 from kai_solver.check.numa import ZoneBook, is_strict
-from kai_solver.check.optional import optional_checks
+from kai_solver.check.optional import checks_of
 from kai_solver.check.scene import Change, Scene, demand
 from kai_solver.check.spares import Spares
 from kai_solver.check.tenants import Tenants, has_tenants
@@ -120,9 +120,9 @@ def judge_needless(scene: Scene, tree: QueueTree, end: Load, after: Ledger) -> I
     """The plan without a victim must fail: here, no unit of it could stay in the final state as it is."""
     if not (scene.plan.moves or scene.plan.evictions) or not _is_decided_by_room(scene):
         return
-    room = Room(scene, tree, end, after)
+    room, checks = Room(scene, tree, end, after), checks_of(scene)
     for change in scene.changes.values():
-        if any(check.may_need_gone(scene, change.gang) for check in optional_checks()):
+        if any(check.may_need_gone(scene, change.gang) for check in checks):
             continue
         lost = {eviction.pod for eviction in change.evictions if eviction.reason != "stale"}
         if lost and (text := _spared(scene, change, room.keepers(change, lost), lost)):

@@ -22,6 +22,10 @@ class Check:
 
     name: str = ""
 
+    def concerns(self, scene: Scene, /) -> bool:
+        """Whether any object of the snapshot uses the rule; without one the check is not asked."""
+        return True
+
     def judge(self, scene: Scene, /) -> Iterator[Violation]:
         """What of the plan breaks the rule; what was so before the plan is none of its own."""
         raise NotImplementedError
@@ -31,8 +35,13 @@ class Check:
         return True
 
 
+def checks_of(scene: Scene) -> tuple[Check, ...]:
+    """The installed checks of rules that some object of the snapshot uses."""
+    return tuple(check for check in installed_checks() if check.concerns(scene))
+
+
 @cache
-def optional_checks() -> tuple[Check, ...]:
+def installed_checks() -> tuple[Check, ...]:
     """Checks that ship, each the object ``CHECK`` of its module, then those of other packages by name.
 
     Raises `InternalError` where what a package names is no check.

@@ -18,10 +18,14 @@ class UserCapsCheck(Check):
 
     name = "usercaps"
 
+    def concerns(self, scene: Scene, /) -> bool:
+        """True where any queue says so."""
+        return bool(_settings(scene))
+
     def judge(self, scene: Scene, /) -> Iterator[Violation]:
         """Users that hold more than their queue allows, and got some of it from the plan."""
         said = _settings(scene)
-        held, come = _amounts(scene, said) if said else ({}, {})
+        held, come = _amounts(scene, said)
         for (queue, name), added in come.items():
             for place, unit in enumerate(("gpus", "pods")):
                 most = said[queue].get(unit)
@@ -34,7 +38,7 @@ class UserCapsCheck(Check):
     def may_need_gone(self, scene: Scene, gang: Gang, /) -> bool:
         """True where a cap is about pods of the gang."""
         said = _settings(scene)
-        queues = grow_tree(scene.snapshot).paths.get(gang.queue, ()) if said else ()
+        queues = grow_tree(scene.snapshot).paths.get(gang.queue, ())
         return any(pod.labels.get(said[queue]["label"]) for queue in queues if queue in said for pod in gang.pods)
 
 

@@ -126,7 +126,7 @@ class Outcome:
     def waiting(self) -> list[int]:
         """Gangs with pods that might be placed still."""
         gangs = self.state.gangs
-        return [gang.index for gang in self.state.problem.gangs if gang.waits and any(gangs[gang.index].pending)]
+        return [gang.index for gang in self.state.problem.gangs if any(gangs[gang.index].pending) and gang.waits]
 
     def has_admitted(self) -> frozenset[int]:
         """Gangs that got places in this cycle."""
