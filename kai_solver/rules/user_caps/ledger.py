@@ -21,7 +21,7 @@ class UserLedger(Ledger):
     def __init__(self, problem: Problem, caps: UserCaps) -> None:
         self._caps = caps
         self._runs = [node >= 0 for node in problem.pod_node]
-        self._held = [[0, 0] for _ in caps.groups]
+        self._held = [[*caps.kept.get(group, (0, 0))] for group in range(len(caps.groups))]
         self._come = [[0, 0] for _ in caps.groups]
         self._by_gang: Held = {}
         self._over: set[int] = set()

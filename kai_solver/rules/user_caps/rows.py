@@ -32,7 +32,7 @@ def add(v: Variables, caps: UserCaps) -> None:
             adding: list[Term] = [(need[place], admit) for need, admit in arrivals if need[place]]
             if most is None or not adding:
                 continue
-            room = most - held.get(group, (0, 0))[place]
+            room = most - held.get(group, (0, 0))[place] - caps.kept.get(group, (0, 0))[place]
             row = [*adding, *((-has[place], out) for has, out in leaving.get(group, ()) if has[place])]
             if room >= 0:
                 v.spec.add_le(row, room, family=NAME)
