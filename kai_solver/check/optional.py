@@ -12,7 +12,7 @@ from importlib.metadata import entry_points
 from kai_solver.check.scene import Scene
 from kai_solver.check.violation import OPTIONAL, Violation
 from kai_solver.domain import Gang
-from kai_solver.errors import InternalError
+from kai_solver.errors.extensions import loaded, unusable
 
 GROUP = "kai_solver.checks"
 
@@ -44,12 +44,12 @@ def checks_of(scene: Scene) -> tuple[Check, ...]:
 def installed_checks() -> tuple[Check, ...]:
     """Checks that ship, each the object ``CHECK`` of its module, then those of other packages by name.
 
-    Raises `InternalError` where what a package names is no check.
+    Raises `InputError` where what a package names cannot be loaded, or is no check of that name.
     """
     found: list[Check] = [import_module(f"kai_solver.check.{name}").CHECK for name in OPTIONAL]
     for point in sorted(entry_points(group=GROUP), key=lambda point: point.name):
-        check = point.load()
+        check = loaded(point)
         if not isinstance(check, Check) or check.name != point.name:
-            raise InternalError(f"entry point {point.name} of {GROUP} is not a Check of that name")
+            raise unusable(point, "is not a Check of that name")
         found.append(check)
     return tuple(found)

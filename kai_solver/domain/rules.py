@@ -11,21 +11,37 @@ from typing import Any
 
 from kai_solver.domain.model import RULE_GROUP, RULES
 from kai_solver.errors import nearest
+from kai_solver.errors.barrier import in_words
+from kai_solver.errors.extensions import CURE, loaded, unusable
 
 
 @cache
 def rule_names() -> tuple[str, ...]:
     """Rules that ship, then those of other packages, by name."""
-    return (*RULES, *sorted(point.name for point in entry_points(group=RULE_GROUP)))
+    return (*RULES, *sorted({point.name for point in entry_points(group=RULE_GROUP)}.difference(RULES)))
 
 
 @cache
 def loaded_rule(name: str) -> Any:
-    """The object ``RULE`` of a rule that ships, or that of the entry point; raises ``KeyError`` where there is none."""
+    """The object ``RULE`` of a rule that ships, or that of the entry point.
+
+    Raises
+    ------
+    KeyError
+        There is none of that name.
+    InputError
+        That of a package cannot be loaded, or another rule has its name.
+    """
+    points = list(entry_points(group=RULE_GROUP, name=name))
+    if points[1:] or (points and name in RULES):
+        raise unusable(points[-1], "has the name of another rule")
     if name in RULES:
         return import_module(f"kai_solver.rules.{RULES[name]}").RULE
-    for point in entry_points(group=RULE_GROUP, name=name):
-        return point.load()
+    for point in points:
+        rule = loaded(point)
+        if getattr(rule, "name", None) != name:
+            raise unusable(point, "is not a Rule of that name")
+        return rule
     raise KeyError(name)
 
 
@@ -34,7 +50,11 @@ def setting_fault(name: str, text: str) -> str:
     if name not in rule_names():
         close = nearest(name, rule_names())
         return f"there is no rule {name!r}. {f'Did you mean {close!r}?' if close else 'Correct or remove it'}"
-    fault: str = loaded_rule(name).setting_fault(text)
+    rule = loaded_rule(name)
+    try:
+        fault: str = rule.setting_fault(text)
+    except Exception as error:
+        return f"the rule cannot read it ({in_words(error)}). {CURE} that brings the rule"
     return fault
 
 

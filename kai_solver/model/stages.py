@@ -16,6 +16,7 @@ from importlib.metadata import entry_points
 
 import numpy as np
 
+from kai_solver.errors.extensions import loaded
 from kai_solver.model.joint import Mover
 from kai_solver.model.leftover import worth_lost
 from kai_solver.model.rows import NO_LOWER
@@ -67,8 +68,8 @@ def stages(name: str) -> Stages:
     if name in BUILT_IN:
         return BUILT_IN[name]
     for point in entry_points(group=GROUP, name=name):
-        loaded: Stages = point.load()
-        return loaded
+        found: Stages = loaded(point)
+        return found
     raise KeyError(name)
 
 

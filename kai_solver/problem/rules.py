@@ -27,7 +27,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kai_solver.domain import RULE_GROUP, Blocker, Node, Pod, Reason, Snapshot, loaded_rule, rule_names
-from kai_solver.errors import InternalError
+from kai_solver.errors import InputError
+from kai_solver.errors.extensions import CURE
 from kai_solver.units import ResourceSchema
 
 if TYPE_CHECKING:
@@ -576,13 +577,13 @@ class Rule:
 def installed_rules() -> tuple[Rule, ...]:
     """Rules that ship, then those of other packages by name; each is the object ``RULE``, or the entry point's.
 
-    Raises `InternalError` where what a package names is no rule.
+    Raises `InputError` where what a package names cannot be loaded, or is no rule.
     """
     found: list[Rule] = []
     for name in rule_names():
         rule = loaded_rule(name)
-        if not isinstance(rule, Rule) or rule.name != name:
-            raise InternalError(f"entry point {name} of {RULE_GROUP} is not a Rule of that name")
+        if not isinstance(rule, Rule):
+            raise InputError(f"{name!r} in {RULE_GROUP} is not a Rule", cure=CURE)
         found.append(rule)
     return tuple(found)
 

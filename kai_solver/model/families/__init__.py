@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable
 from functools import partial
 from importlib.metadata import entry_points
 
+from kai_solver.errors.extensions import loaded
 from kai_solver.model.families import (
     affinity,
     capacity,
@@ -55,8 +56,8 @@ def family(name: str) -> Family:
     if any(rule.name == name for rule in installed_rules()):
         return partial(_add_rows_of_rule, name)
     for point in entry_points(group=GROUP, name=name):
-        loaded: Family = point.load()
-        return loaded
+        found: Family = loaded(point)
+        return found
     raise KeyError(name)
 
 
