@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 
 from kai_solver.domain import (
     NO_CONSTRAINTS,
+    RULES,
     Constraints,
     DisruptionBudget,
     Gang,
@@ -132,11 +133,12 @@ class _Anonymizer:
             parent=self._hash("queue", queue.parent),
             display_name=self._hash("queue", queue.display_name),
             uid=self._hash("uid", queue.uid),
-            rules=tuple((rule, self._setting(text)) for rule, text in queue.rules),
+            # What those of other packages say is not known here, so it could tell names.
+            rules=tuple((rule, self._setting(text)) for rule, text in queue.rules if rule in RULES),
         )
 
     def _setting(self, text: str) -> str:
-        """A setting of an optional rule: numbers stay, other values may be keys of labels."""
+        """A setting of a rule that ships: keys and numbers stay, other values may be keys of labels."""
         pairs = ((key, value if not value or value.isdigit() else self._key(value)) for key, value in pairs_of(text))
         return " ".join(f"{key}={value}" for key, value in pairs)
 

@@ -3,8 +3,12 @@
 from collections.abc import Mapping
 
 from kai_solver.domain import setting_fault
+from kai_solver.errors import printable, shown
 from kai_solver.kubeobjects.names import RULE_SETTING
 from kai_solver.kubeobjects.notices import Notices
+
+_SHOWN = 400
+"""Most characters of a key, and of what its rule says, that a notice has: annotations may be of 256 KiB."""
 
 
 def read_rule_settings(annotations: Mapping[str, str], name: str, notices: Notices) -> tuple[tuple[str, str], ...]:
@@ -14,7 +18,7 @@ def read_rule_settings(annotations: Mapping[str, str], name: str, notices: Notic
         rule, text = key.removeprefix(RULE_SETTING), annotations[key]
         fault = setting_fault(rule, text)
         if fault:
-            notices.warn(name, f"{key} {text!r} is not honoured: {fault}")
+            notices.warn(name, printable(f"{key[:_SHOWN]} {shown(text)} is not honoured: {fault[:_SHOWN]}"))
         else:
             found[rule] = text
     return tuple(found.items())

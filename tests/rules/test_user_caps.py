@@ -15,6 +15,7 @@ from kai_solver.domain import Action, Plan, Snapshot
 from kai_solver.engine import Engine, cycle
 from kai_solver.errors import InputError
 from kai_solver.explain.cures import cures
+from kai_solver.instances_io.anonymize import anonymize
 from kai_solver.instances_io.native import snapshot_from_native
 from kai_solver.instances_io.native_write import native_from_snapshot
 from kai_solver.kubeobjects.notices import Notices
@@ -74,6 +75,17 @@ def test_what_is_above_a_lowered_cap_stays_and_nothing_more_comes() -> None:
     assert (len(plan.pending), plan.evictions, plan.moves) == (1, (), ())
 
 
+@pytest.mark.parametrize("model", ["greedy-only", "deterministic"])
+def test_running_pods_of_a_gang_that_is_set_aside_count(model: str) -> None:
+    snapshot = a_cluster(a_gang("a", "alice", gpus=2, at="n0"), a_gang("b", "alice"), a_gang("c", "bob"))
+    gangs = (replace(gang, set_aside="its tree is broken") if gang.name == "a" else gang for gang in snapshot.gangs)
+    plan = cycle(replace(snapshot, gangs=tuple(gangs)), load_model(model))
+    assert [gang for gang, _ in plan.admitted] == ["default/c"]
+    assert not any("checker" in note for note in plan.notes)
+    waits = next(entry for entry in plan.pending if entry.gang == "default/b")
+    assert (waits.reason.value, waits.proof.state) == ("OverLimit", "proven")
+
+
 def test_the_checker_refuses_a_plan_that_passes_a_cap() -> None:
     gangs = [a_gang("a", "alice", gpus=2), a_gang("b", "alice", gpus=2)]
     plan = plan_of(a_cluster(*gangs, cap=""))
@@ -111,6 +123,32 @@ def test_what_a_setting_may_say(text: str, fault: str) -> None:
     if fault:
         with pytest.raises(InputError, match=r"queues\[0\].rules.usercaps"):
             snapshot_from_native({"format": "kai-solver/v1", "queues": [queue]})
+
+
+@pytest.mark.parametrize(
+    "text", ["gpus=" + "9" * 5000, "label=user gpus=\x1b[31m", "label=" * 50_000, "\n\u202e", "=", ""]
+)
+def test_a_hostile_setting_is_reported_in_one_short_line(text: str) -> None:
+    notices = Notices()
+    assert read_rule_settings({"kai-solver/rule-usercaps": text}, "Queue team", notices) == ()
+    (notice,) = notices.all()
+    assert notice.text.isprintable()
+    assert len(notice.text) < 1000
+
+
+def test_a_hostile_name_of_a_rule_is_reported_in_one_short_line() -> None:
+    notices = Notices()
+    assert read_rule_settings({"kai-solver/rule-\x1b" + "x" * 10_000: "1"}, "Queue team", notices) == ()
+    assert notices.all()[0].text.isprintable()
+    assert len(notices.all()[0].text) < 2000
+
+
+def test_an_anonymous_cluster_keeps_the_caps_and_no_names() -> None:
+    snapshot = a_cluster(a_gang("a", "alice", gpus=2, pods=2))
+    queues = tuple(replace(queue, rules=(*queue.rules, ("of-others", "alice bob"))) for queue in snapshot.queues)
+    secret = anonymize(replace(snapshot, queues=queues), b"salt")
+    assert "alice" not in str([queue.rules for queue in secret.queues])
+    assert plan_of(secret).pending[0].proof.blocking[0].kind == "usercaps"
 
 
 def test_a_misspelt_rule_is_told() -> None:

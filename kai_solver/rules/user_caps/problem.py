@@ -5,10 +5,11 @@ without it are not capped. GPUs count as they are asked for: a share as a part o
 memory as whole ones, and MIG slices as their queue pays for them; where a pod runs makes no difference.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from kai_solver.domain import Pod, pairs_of
+from kai_solver.fairness import QueueTree
 from kai_solver.problem import Problem
 from kai_solver.units import MILLI, format_amount
 
@@ -17,6 +18,7 @@ NAME = "usercaps"
 
 _NUMBERS = ("gpus", "pods")
 _MOST = 10_000_000
+_DIGITS = len(str(_MOST))
 Amount = tuple[int, int]
 """Thousandths of GPUs, and pods."""
 
@@ -40,11 +42,15 @@ class Group:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class UserCaps:
-    """All groups of the cycle; ``of``: by pod, the groups that it belongs to, its own queue's first."""
+    """All groups of the cycle; ``of``: by pod, the groups that it belongs to, its own queue's first.
+
+    ``kept``: by group, what running pods hold that take no part in the cycle, as those of a gang that is set aside.
+    """
 
     groups: tuple[Group, ...]
     of: dict[int, tuple[int, ...]]
     amounts: dict[int, Amount]
+    kept: dict[int, Amount]
 
     def needed(self, pods: Iterable[int]) -> dict[int, Amount]:
         """What ``pods`` hold together, by group."""
@@ -67,36 +73,59 @@ def setting_of(text: str) -> Setting:
     if not any(key in values for key in _NUMBERS):
         raise ValueError("nothing is capped. Write gpus=<number> or pods=<number>")
     for key in _NUMBERS:
-        if key in values and not (values[key].isdecimal() and int(values[key]) <= _MOST):
-            raise ValueError(f"{key}={values[key]} is no whole number up to {_MOST:,}. Write one")
+        stated = values.get(key)
+        if stated is not None and not (stated.isdecimal() and len(stated) <= _DIGITS and int(stated) <= _MOST):
+            raise ValueError(f"{key}={stated} is no whole number up to {_MOST:,}. Write one")
     gpus, pods = (int(values[key]) if key in values else None for key in _NUMBERS)
     return Setting(values["label"], (None if gpus is None else gpus * MILLI, pods))
 
 
 def caps_of(problem: Problem) -> UserCaps | None:
     """The groups of all queues with the setting; None where no queue has it."""
+    tree = problem.queues
     settings = {q.name: setting_of(dict(q.rules)[NAME]) for q in problem.snapshot.queues if NAME in dict(q.rules)}
     if not settings:
         return None
-    tree = problem.queues
-    index: dict[tuple[int, str], int] = {}
-    groups: list[Group] = []
-    found = UserCaps((), {}, {})
+    users = _Users(tree, settings)
+    of: dict[int, tuple[int, ...]] = {}
     for gang in problem.gangs:
-        capped = [(q, settings[tree.names[q]]) for q in tree.path[gang.queue] if tree.names[q] in settings]
-        for pod in (pod for leaf in gang.leaves for pod in (*leaf.active, *leaf.pending)) if capped else ():
-            mine: list[int] = []
-            for queue, setting in capped:
-                user = problem.pods[pod].labels.get(setting.label, "")
-                if user and (queue, user) not in index:
-                    index[queue, user] = len(groups)
-                    groups.append(Group(tree.title(queue), user, setting.most))
-                if user:
-                    mine.append(index[queue, user])
+        for pod in (pod for leaf in gang.leaves for pod in (*leaf.active, *leaf.pending)):
+            mine = users.groups_of(problem.pods[pod], gang.queue)
             if mine:
-                found.of[pod] = tuple(mine)
-                found.amounts[pod] = amount_of(problem.pods[pod])
-    return UserCaps(tuple(groups), found.of, found.amounts)
+                of[pod] = mine
+    kept: dict[int, Amount] = {}
+    take_part = {problem.pods[pod].key for pod in of}
+    for other in problem.snapshot.gangs:
+        for one in (pod for pod in other.pods if pod.status.is_active and pod.key not in take_part):
+            for group in users.groups_of(one, tree.index.get(other.queue, -1)):
+                gpus, count = kept.get(group, (0, 0))
+                kept[group] = gpus + amount_of(one)[0], count + amount_of(one)[1]
+    return UserCaps(tuple(users.groups), of, {pod: amount_of(problem.pods[pod]) for pod in of}, kept)
+
+
+class _Users:
+    """Groups, numbered as their pods are met."""
+
+    def __init__(self, tree: QueueTree, settings: Mapping[str, Setting]) -> None:
+        self.groups: list[Group] = []
+        self._tree = tree
+        self._index: dict[tuple[int, str], int] = {}
+        self._capped = [
+            [(q, settings[tree.names[q]]) for q in path if tree.names[q] in settings] if is_leaf else []
+            for path, is_leaf in zip(tree.path, tree.is_leaf, strict=True)
+        ]
+
+    def groups_of(self, pod: Pod, leaf: int) -> tuple[int, ...]:
+        """Groups of a pod in that leaf queue; -1 or one that is no leaf: none."""
+        found: list[int] = []
+        for queue, setting in self._capped[leaf] if leaf >= 0 else ():
+            user = pod.labels.get(setting.label, "")
+            if user and (queue, user) not in self._index:
+                self._index[queue, user] = len(self.groups)
+                self.groups.append(Group(self._tree.title(queue), user, setting.most))
+            if user:
+                found.append(self._index[queue, user])
+        return tuple(found)
 
 
 def amount_of(pod: Pod) -> Amount:
