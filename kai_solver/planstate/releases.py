@@ -47,6 +47,8 @@ class UnitReleases:
 
     def use(self, unit: int) -> tuple[tuple[ReleaseKey, int], ...]:
         """How many of the pods of ``unit`` are counted by which caps."""
+        if not self._of:
+            return ()
         return tuple(((name, cap), pods) for name, rule in self._of.items() for cap, pods in rule.use(unit))
 
     def left(self) -> dict[ReleaseKey, int]:
@@ -62,6 +64,8 @@ class UnitReleases:
 
     def exhausted(self) -> Exhausted:
         """Caps that let no more pods go, though at first they let some; empty where there are none."""
+        if not self._of:
+            return ()
         found = tuple(rule.exhausted() for rule in self._of.values())
         return found if any(found) else ()
 
