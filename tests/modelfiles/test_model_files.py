@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from kai_solver.domain import ACTIONS, FAMILIES, Action
+from kai_solver.domain import ACTIONS, FAMILIES, RULES, Action
 from kai_solver.errors import ModelFileError
 from kai_solver.modelfiles import available_models, extensions, load_model
 
@@ -39,6 +39,14 @@ def test_shipped_models_are_sound(name: str) -> None:
     assert set(model.families) == set(FAMILIES)
     assert len(model.hash) == 12
     assert sum(stage.share for stage in model.stages) + model.search.questions_share <= 1.0 + 1e-9
+
+
+def test_families_are_named_once_and_rows_keep_their_order() -> None:
+    """CP-SAT proves one thing or another in its time by the order of rows: a rule that moves house keeps its place."""
+    assert len(set(FAMILIES)) == len(FAMILIES)
+    assert set(RULES) <= set(FAMILIES)
+    assert FAMILIES[2:4] == ("capacity", "numa")
+    assert FAMILIES[13:19] == ("ports", "placement", "budgets", "tenants", "spares", "gpurows")
 
 
 def test_what_sets_the_shipped_models_apart() -> None:
