@@ -210,7 +210,7 @@ class State:
         self._leave(victim, self.problem.charges[victim])
         self.gone.add(victim)
         self.is_gone[victim] = self.is_out[victim] = True
-        for rule in self.granting.values():
+        for rule in self.rules:
             rule.leave(self.problem.pod_shape[victim], victim, node, 1, +1)
         devices, grants = tuple(sorted(held_devices)), self._take_grants(pod, node, now=False)
         place = Place(node, devices, WHOLE if devices else 0, False, self.problem.charges[pod], grants)

@@ -10,9 +10,11 @@ from hypothesis import strategies as st
 
 from kai_solver.domain import Gang, GpuRequest, Node, Pod, PodStatus, Policy, Queue, Snapshot, flat_gang
 from kai_solver.errors import InternalError
+from kai_solver.instances_io.native import snapshot_from_native
 from kai_solver.placement.fit import FitTable
 from kai_solver.planstate.state import State
 from kai_solver.problem import build_problem
+from kai_solver.problem.rules import Ledger, RuleFacts
 from kai_solver.units import MILLI, ResourceSchema
 
 GIB = 2**30
@@ -217,3 +219,32 @@ def test_pods_stuck_in_releasing_hold_their_place() -> None:
     pod = replace(stuck.pods[0], node="n0", devices=(0, 1), status=PodStatus.STUCK_IN_RELEASING)
     state = one_node(replace(stuck, pods=(pod,)), lone("g1", GpuRequest(1)))
     assert FitTable(state).choose(state.problem.pod_shape[1]) is None
+
+
+def test_a_rule_counts_a_victim_that_another_pod_replaces_and_its_return() -> None:
+    counted: list[int] = []
+
+    class Counting(Ledger):
+        def leave(self, shape: int, pod: int, node: int, count: int, sign: int, /) -> None:
+            counted.append(sign * count)
+
+    class Facts(RuleFacts):
+        def ledger(self, state: State, /) -> Ledger:
+            return Counting()
+
+    document = {
+        "format": "kai-solver/v1",
+        "nodes": [{"name": "n", "gpus": 1}],
+        "queues": [{"name": "q", "quota": 1}],
+        "gangs": [
+            {"name": "a", "queue": "q", "pods": [{"gpus": 1, "running": {"n": 1}}]},
+            {"name": "b", "queue": "q", "pods": [{"gpus": 1}]},
+        ],
+    }
+    problem = replace(build_problem(snapshot_from_native(document)), rules=(Facts(),))
+    state = State(problem)
+    victim, pod = (next(p for p, one in enumerate(problem.pods) if one.name.startswith(name)) for name in "ab")
+    mark = state.mark()
+    state.swap(victim, pod)
+    state.rollback(mark)
+    assert counted == [1, -1]
