@@ -46,7 +46,7 @@ def _over_capacity(state: State, allocation_unit: AllocationUnit) -> Refusal | N
             gpus = sum(problem.least_charges[pod][GPU] / MILLI for pod in allocation_unit.pods)
             message = over_quota_message(problem.queues, state.allocated_fixed, gang.queue, request, gpus)
             return refused_by_queue(state, gang, request, Reason.NON_PREEMPTIBLE_OVER_QUOTA, message, blocker)
-    for rule in state.rules:
+    for rule in state.refusing:
         refused = rule.refuses(allocation_unit.gang, allocation_unit.pods)
         if refused is not None:
             error = FitError(refused.reason.value, (refused.message,))

@@ -93,11 +93,11 @@ class FitTable:
 
     def _refresh(self, shape: int, found: _Counts, nodes: list[int]) -> None:
         """Count again on ``nodes``."""
-        is_one_by_one = len(nodes) <= _ONE_BY_ONE and not self._is_divided(shape)
+        is_one_by_one = len(nodes) <= _ONE_BY_ONE and self._is_counted_alone(shape)
         if is_one_by_one and not any(rule.limits_at(shape, node) for rule in found.rules for node in nodes):
             fits = False
             for node in nodes:
-                now, later = self._count_at(shape, node)
+                now, later = self._count_at(shape, node, found.rules)
                 found.now[node], found.later[node] = now, later
                 fits = fits or later > 0
             if fits:
@@ -111,12 +111,12 @@ class FitTable:
         if len(found.score):
             found.score[rows] = self._score(shape, rows)
 
-    def _is_divided(self, shape: int) -> bool:
+    def _is_counted_alone(self, shape: int) -> bool:
         gpu = self.state.problem.shapes.shapes[shape].gpu
-        return bool(gpu.devices) and not gpu.is_whole
+        return gpu.devices < 2 or gpu.is_whole
 
-    def _count_at(self, shape: int, node: int) -> tuple[int, int]:
-        """As ``_compute``, of one node: now, and later."""
+    def _count_at(self, shape: int, node: int, rules: tuple[Ledger, ...]) -> tuple[int, int]:
+        """As ``_compute``, of one node that no rule limits: now, and later."""
         state = self.state
         if not state.problem.shapes.mask(shape)[node]:
             return 0, 0
@@ -125,9 +125,21 @@ class FitTable:
         for resource, amount in state.asked[shape]:
             if resource != GPU:
                 later, now = min(later, future[resource] // amount), min(now, idle[resource] // amount)
-        if devices := state.problem.shapes.shapes[shape].gpu.devices:
-            later = min(later, int(state.whole_later[node]) // devices)
-            now = min(now, int(state.whole_now[node]) // devices)
+        gpu = state.problem.shapes.shapes[shape].gpu
+        if gpu.devices and gpu.is_whole:
+            later = min(later, int(state.whole_later[node]) // gpu.devices)
+            now = min(now, int(state.whole_now[node]) // gpu.devices)
+        elif gpu.devices:
+            parts = max(int(state.problem.shapes.parts(shape)[node]), 1)
+            finally_free = state.device_future[node].tolist()
+            shares = [max(free, 0) // parts for free in finally_free]
+            present = [
+                min(free, then) for free, then in zip(state.device_idle[node].tolist(), finally_free, strict=True)
+            ]
+            if min(future[PODS], idle[PODS]) < sum(shares) + len(shares):  # Reservation pods may lack slots.
+                one_now, one_later = self._compute(shape, np.array([node]), rules)
+                return int(one_now[0]), int(one_later[0])
+            later, now = min(later, sum(shares)), min(now, sum(max(free, 0) // parts for free in present))
         later = max(later, 0)
         return max(min(now, later), 0), later
 
@@ -143,7 +155,7 @@ class FitTable:
         if not now and found.now[node]:
             return
         found.later[node] -= 1
-        found.has_room = None
+        found.has_room = found.has_room if found.later[node] else None
         if now:
             found.now[node] -= 1
         found.seen += 1
@@ -219,15 +231,15 @@ class FitTable:
         candidates = later > 0
         if allowed is not None:
             candidates &= allowed
-        if not candidates.any():
-            return None
+            if not candidates.any():
+                return None
         key = self._key(shape, now)
         if likes is not None:
             key = key + np.minimum(likes, _MOST_LIKES) * _LIKE
         if rank is not None:
             key = key + rank * _RANK
         self._prefer(key, shape, pod, candidates)
-        node = int(np.where(candidates, key, np.iinfo(np.int64).max).argmin())
+        node = int(np.where(candidates, key, _NEVER).argmin())
         return node, bool(now[node] > 0)
 
     def fill(
@@ -320,6 +332,8 @@ class FitTable:
         key -= affinity_score(index, problem.pods[pod], candidates) * (RANKS * _RANK)
 
 
+_NEVER = np.iinfo(np.int64).max
+"""Key of a node that is not to be taken."""
 _FEW = 8
 """Nodes up to which the smallest keys are looked for one by one: 4 µs each with 5,000 nodes, sorting takes 250 µs."""
 
@@ -330,7 +344,7 @@ def _smallest(key: IntArray, count: int) -> IntArray:
     found = np.empty(min(count, len(key)), dtype=np.int64)
     for number in range(len(found)):
         found[number] = left.argmin()
-        left[found[number]] = np.iinfo(np.int64).max
+        left[found[number]] = _NEVER
     return found
 
 

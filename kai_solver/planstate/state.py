@@ -26,6 +26,7 @@ from kai_solver.planstate.workload_spread import WorkloadSpread, admitting, is_k
 from kai_solver.problem import Leaf, Problem
 from kai_solver.problem.charges import Charge, charge
 from kai_solver.problem.gangs import leaf_positions
+from kai_solver.problem.rules import answering
 from kai_solver.units import MILLI, PODS
 from kai_solver.units.shares import PARTS_OF_MILLI, WHOLE, floor_milli
 
@@ -80,6 +81,8 @@ class State:
         By gang, which of its pods run or will, and which wait; by pod, its leaf in the gang.
     touched
         Nodes in the order in which steps changed them: tables by node are renewed from it.
+    refusing
+        Those of ``rules`` that may refuse pods wherever they go.
     """
 
     def __init__(self, problem: Problem) -> None:
@@ -110,6 +113,8 @@ class State:
         ledgers = (facts.ledger(self) for facts in problem.rules)
         self.rules = tuple(ledger for ledger in ledgers if ledger is not None)
         self.granting = {rule.kind: rule for rule in self.rules if rule.grants}
+        self.refusing = answering(self.rules, "refuses")
+        self._counting = answering(self.rules, "join")
         self.by_device = any(rule.by_device for rule in self.rules)
         self.overload = Overload(problem)
         self._plain: dict[int, bool] = {}
@@ -179,7 +184,7 @@ class State:
             coming = set(pods)
             pending[:] = [pod for pod in pending if pod not in coming]
         self._pay(gang, cost, +1)
-        for rule in self.rules:
+        for rule in self._counting:
             rule.join(gang, pods, +1)
 
     def place_joined(self, pods: Sequence[int], nodes: Sequence[int], counts: Sequence[int]) -> None:
@@ -197,9 +202,10 @@ class State:
         left = iter(pods)
         for node, count in zip(nodes, counts, strict=True):
             devices = self._take_whole(node, count * width) if width else ()
+            is_granted = any(rule.grants_at(node) for rule in self.granting.values())
             for number, pod in enumerate(islice(left, count)):
                 own = devices[number * width : (number + 1) * width]
-                grants = self._take_grants(pod, node, now=True) if self.granting else NO_GRANTS
+                grants = self._take_grants(pod, node, now=True) if is_granted else NO_GRANTS
                 self.places[pod] = place = Place(node, own, parts, True, cost[pod], grants)
                 self.journal.append(("put", pod, place))
         self.touched.extend(nodes)
@@ -212,10 +218,12 @@ class State:
         self.is_gone[victim] = self.is_out[victim] = True
         for rule in self.rules:
             rule.leave(self.problem.pod_shape[victim], victim, node, 1, +1)
+        self.beside.leave(victim)
         devices, grants = tuple(sorted(held_devices)), self._take_grants(pod, node, now=False)
         place = Place(node, devices, WHOLE if devices else 0, False, self.problem.charges[pod], grants)
         self.places[pod] = place
         self._join(pod, place.charge)
+        self.beside.come(pod, node, now=False)
         self.journal += (("evict", victim, None), ("put", pod, place))
         self.touched.append(node)
 
@@ -432,14 +440,14 @@ class State:
         self.gangs[gang].active[leaf].append(pod)
         if pod in self.gangs[gang].pending[leaf]:
             self.gangs[gang].pending[leaf].remove(pod)
-        for rule in self.rules:
+        for rule in self._counting:
             rule.join(gang, (pod,), +1)
 
     def _leave(self, pod: int, cost: Charge) -> None:
         self._account(pod, cost, -1)
         gang, leaf = self.problem.pod_gang[pod], self.leaf_of[pod]
         self.gangs[gang].active[leaf].remove(pod)
-        for rule in self.rules:
+        for rule in self._counting:
             rule.join(gang, (pod,), -1)
         if self.problem.pod_node[pod] < 0:
             self._wait_again(gang, leaf, pod)

@@ -158,6 +158,10 @@ class Ledger:
         """What ``pod`` gets of ``node``, which has room for it: ``wanted`` where that is free; None: nothing."""
         return None
 
+    def grants_at(self, node: int, /) -> bool:
+        """False where ``grant`` gives no pod anything of ``node``."""
+        return True
+
     def is_free(self, node: int, grant: Any, /) -> bool:
         """True where ``grant`` could be had on ``node`` at once."""
         return True
@@ -219,6 +223,11 @@ class Ledger:
     def reasons(self, shape: int, pod: int, nodes: BoolArray, /) -> Mapping[str, int]:
         """For ``nodes`` (N,), all of them ``closed``: how many by reason, for people."""
         return {}
+
+
+def answering(ledgers: Sequence[Ledger], question: str) -> tuple[Ledger, ...]:
+    """Those of ``ledgers`` that have an answer of their own to ``question``, a method's name, beside the default."""
+    return tuple(one for one in ledgers if getattr(type(one), question) is not getattr(Ledger, question))
 
 
 class Clearing:

@@ -7,6 +7,7 @@ from kai_solver.actions.room.table import RoomTable
 from kai_solver.planstate.holdings import HoldRows
 from kai_solver.planstate.victims import IMPOSSIBLE, VictimPool
 from kai_solver.problem.charges import Charge
+from kai_solver.units.shares import WHOLE
 
 BoolArray = NDArray[np.bool_]
 IntArray = NDArray[np.int64]
@@ -22,8 +23,8 @@ class IdenticalPods:
         self._cost = np.array(pool.cost)
         self._charge: IntArray = np.array([unit.charge for unit in units], dtype=np.int64).reshape(-1, 3)
         self._first: IntArray = np.array([unit.pods[0] for unit in units], dtype=np.int64)
-        related = pool.state.problem.related
-        self._is_related: BoolArray = np.array([unit.pods[0] in related for unit in units], dtype=np.bool_)
+        ruled = pool.state.problem.ruled
+        self._is_ruled: BoolArray = np.array([unit.pods[0] in ruled for unit in units], dtype=np.bool_)
         self._is_lone: BoolArray = np.array(
             [
                 len(unit.pods) == 1 and len(pool.of_gang[unit.gang]) == 1 and gangs[unit.gang].family < 0
@@ -36,7 +37,7 @@ class IdenticalPods:
         """Units that leave one after the other for pods of the table's shape, which fits nowhere, and ``charge``.
 
         As far as each is its node's cheapest victim, and surely the cheapest of all: by price, then node, then unit.
-        What a node that is not plain would cost is known from below only.
+        What a node that is not plain would cost is known from below only, and what a device that pods share.
         """
         bounds = table.update()
         rows = self.pool.rows(table.eligible, np.arange(len(bounds)))
@@ -44,7 +45,7 @@ class IdenticalPods:
         is_identical = self._are_identical_pods(rows, table.shape, charge)
         is_other = self._rough_nodes(rows, devices, is_identical)
         mask = self.state.problem.shapes.mask(table.shape)
-        limit = bounds[is_other & mask].min(initial=IMPOSSIBLE)
+        limit = min(bounds[is_other & mask].min(initial=IMPOSSIBLE), self._least_of_sharers(rows, mask, devices))
         kept = (mask & ~is_other)[rows.node] & (
             (rows.whole > 0) if devices else np.ones(len(rows.unit), dtype=np.bool_)
         )
@@ -59,13 +60,13 @@ class IdenticalPods:
     def _are_identical_pods(self, rows: HoldRows, shape: int, charge: Charge) -> BoolArray:
         """(H,) rows of lone units at their origin that hold, and cost their queue, what a pod of ``shape`` asks for.
 
-        No rule or wish between pods is about them: it makes no difference to other pods that they leave.
+        No rule between pods is about them: it makes no difference to where others may be that they leave.
         """
         spec, state = self.state.problem.shapes.shapes[shape], self.state
         asked = np.array(spec.request, dtype=np.int64)[:, None]
         same: BoolArray = (rows.request == asked).all(axis=0) & (rows.whole == spec.gpu.devices)
         same &= self._is_lone[rows.unit] & (self._charge[rows.unit] == np.array(charge, dtype=np.int64)).all(axis=1)
-        same &= ~self._is_related[rows.unit] & ~state.is_gone[self._first[rows.unit]]
+        same &= ~self._is_ruled[rows.unit] & ~state.is_gone[self._first[rows.unit]]
         for rule in state.granting.values():
             found = [rule.gives_back(pod, shape) for pod in self._first[rows.unit[same]].tolist()]
             same[same] = np.array(found, dtype=np.bool_)
@@ -76,9 +77,24 @@ class IdenticalPods:
         state = self.state
         rough: BoolArray = np.logical_or((state.future < 0).any(axis=0), (state.device_future < 0).any(axis=1))
         rough[rows.node[~self._is_lone[rows.unit]]] = True
-        rough[rows.shared_node] = True
+        if not devices:
+            rough[rows.shared_node] = True
         if devices:
             rough |= state.whole_later > 0
         if devices > 1:
             rough[rows.node[(rows.whole > 0) & ~is_identical]] = True
+            rough[rows.shared_node] = True
         return rough
+
+    def _least_of_sharers(self, rows: HoldRows, mask: BoolArray, devices: int) -> float:
+        """Least cost of all units that share one device, of those that would be free whole without them."""
+        here = mask[rows.shared_node]
+        if devices != 1 or not here.any():
+            return IMPOSSIBLE
+        free = self.state.device_future
+        at = rows.shared_node[here] * free.shape[1] + rows.shared_device[here]
+        parts = np.bincount(at, rows.shared_parts[here], free.size) + free.ravel()
+        costs = np.bincount(at, self._cost[rows.shared_unit[here]], free.size)
+        is_cleared = np.zeros(free.size, dtype=np.bool_)
+        is_cleared[at] = parts[at] >= WHOLE
+        return float(costs[is_cleared].min(initial=IMPOSSIBLE))

@@ -94,13 +94,13 @@ class Runs:
 
     def _until_other(self, line: Iterable[NextGang], ends: set[int]) -> Iterator[NextGang]:
         """The gangs of ``line`` up to the first that may ask again, or cost another amount: it is noted in ``ends``."""
-        pods = self.context.problem.pods
+        pods, by_memory = self.context.problem.pods, bool(self.state.by_memory)
         for next_gang in line:
             yield next_gang
             unit = next_gang.allocation_unit
             is_all = unit.is_core and self.context.gang_units[unit.gang].lone is not None
             is_all = is_all and len(unit.pods) == len(self.state.gangs[unit.gang].pending[0])
-            if not is_all or any(pods[pod].gpu.memory_mib for pod in unit.pods):
+            if not is_all or (by_memory and any(pods[pod].gpu.memory_mib for pod in unit.pods)):
                 ends.add(next_gang.gang)
                 return
 
@@ -108,7 +108,7 @@ class Runs:
         """Admit gangs one by one; False where one found no place or may not pay: it has an attempt of its own."""
         for next_gang in run:
             unit = next_gang.allocation_unit
-            if self.context.is_over() or over_capacity(self.state, unit) is not None:
+            if self.context.is_over() or not self._may_pay(next_gang):
                 return False
             self.context.times.begin(next_gang.gang)
             try:
@@ -146,7 +146,7 @@ class Runs:
 
     def _may_pay(self, next_gang: NextGang) -> bool:
         gang = self.context.problem.gangs[next_gang.gang]
-        if gang.gang.preemptible and not self._caps[gang.queue] and not self.state.rules:
+        if gang.gang.preemptible and not self._caps[gang.queue] and not self.state.refusing:
             return True
         return over_capacity(self.state, next_gang.allocation_unit) is None
 

@@ -25,8 +25,9 @@ from kai_solver.planstate.victims import VictimPool
 from kai_solver.problem import GangShape
 from kai_solver.problem.charges import Charge
 
-FEW = 32
-"""Swaps below which a batch was not worth the sorting: the next ones wait for as many gangs."""
+FEW = 4
+"""Swaps below which a batch was not worth the sorting, which takes as long as two or three gangs alone (500 nodes,
+2026-11-23): the next ones wait for as many gangs."""
 
 
 class Swaps:
@@ -77,9 +78,14 @@ class Swaps:
         return batch.done > 0
 
     def kind(self, gang: int) -> Kind | None:
-        """The kind of a gang of one plain pod; None for others."""
+        """The kind of a gang of one plain pod, by the room that it asks for; None for others.
+
+        Where victims have to leave, wishes between pods do not count: the cheapest ones decide.
+        """
         kind = self.context.kind(gang)
-        return kind if kind is not None and not kind.is_related and self.state.is_plain(kind.shape) else None
+        if kind is None or not self.state.is_plain(kind.shape):
+            return None
+        return kind._replace(shape=self.problem.shapes.same_room(kind.shape), is_related=False)
 
 
 @dataclass(slots=True)

@@ -136,6 +136,10 @@ class ZoneLedger(Ledger):
             raise InternalError(f"no NUMA zones for pod {pod} on node {node}")
         return found or None
 
+    def grants_at(self, node: int, /) -> bool:
+        """Where it has zones."""
+        return self.row(node) >= 0
+
     def is_free(self, node: int, grant: ZoneTake | None, /) -> bool:
         """So could nothing at all."""
         return not grant or self.table.holds(grant, self._present(self.row(node)))
