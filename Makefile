@@ -56,7 +56,7 @@ types: $(STAMP)
 	$(BIN)/lint-imports
 
 test: style ## Lint, the documentation, all tests, those on a real control plane last (about 12 minutes on two cores)
-	$(MAKE) --jobs=2 --output-sync=line test-rooms types docs-check
+	$(MAKE) --jobs=2 test-rooms types docs-check
 	$(MAKE) test-cluster
 
 test-rooms: tools
