@@ -36,8 +36,8 @@ NO_GANG = frozenset(("the solver", "the cycle", "the first plan"))
 """What else an error may cost: a step for the better, or the way by which a plan was made."""
 
 ROOMS = (
-    "reduction", "predicates", "fairness", "topology", "links", "claims", "leftover", "greedy", "formulation", "bounds",
-    "check", "search", "planning", "engine",
+    "problem", "predicates", "fairness", "topology", "links", "claims", "leftover", "planstate", "placement", "reasons",
+    "actions", "model", "bounds", "rules", "check", "search", "planning", "engine",
 )  # fmt: skip
 
 
@@ -110,7 +110,17 @@ def test_most_public_functions_that_a_decision_calls_are_known() -> None:
     assert len(called().calls) > 300
     assert len(called().about) > 20
     rooms = {point.room for point in called().calls}
-    assert rooms >= {"reduction", "predicates", "fairness", "greedy", "check", "planning", "engine"}
+    assert rooms >= {
+        "problem",
+        "predicates",
+        "fairness",
+        "planstate",
+        "actions",
+        "rules",
+        "check",
+        "planning",
+        "engine",
+    }
 
 
 def test_an_error_thrown_once_costs_one_gang_one_cycle(faults: list[Caught]) -> None:
@@ -168,7 +178,7 @@ def test_an_error_in_the_solvers_steps_leaves_the_greedys_plan(faults: list[Caug
             return engine.cycle(snapshot(), budget_s=2.0)
 
         found = Counted(keys_of(bad()))
-        with hooked(points(("search", "formulation", "bounds")), found):
+        with hooked(points(("search", "model", "bounds", "rules")), found):
             solved()
         chance = random.Random(CHANCE)
         for point in in_order([p for p in found.calls if p not in called().calls], SAMPLE // 4):

@@ -165,7 +165,7 @@ def _problem_of(value: Any) -> Any:
         "gangs",
         "problem.gangs",
         "state.problem.gangs",
-        "course.problem.gangs",
+        "context.problem.gangs",
         "outcome.state.problem.gangs",
     ):
         here = value
