@@ -228,10 +228,10 @@ class Checker:
     def _list(self, kind: str, see: Callable[[str, dict[str, Any]], None]) -> str:
         connection = self._ask(f"/api/v1/{kind}")
         try:
-            answer = connection.getresponse()
-            if answer.status != 200:
-                raise http.client.HTTPException(str(answer.status))
-            found = json.loads(answer.read())
+            with connection.getresponse() as answer:
+                if answer.status != 200:
+                    raise http.client.HTTPException(str(answer.status))
+                found = json.loads(answer.read())
         finally:
             connection.close()
         self._found()
@@ -247,15 +247,15 @@ class Checker:
         asked = f"/api/v1/{kind}?watch=1&allowWatchBookmarks=true&resourceVersion={version}&timeoutSeconds=20"
         connection = self._ask(asked)
         try:
-            answer = connection.getresponse()
-            if answer.status == 410:
-                yield {"type": "ERROR", "object": {"code": 410}}
-                return
-            if answer.status != 200:
-                raise http.client.HTTPException(str(answer.status))
-            self._found()
-            while line := answer.readline():
-                yield json.loads(line)
+            with connection.getresponse() as answer:
+                if answer.status == 410:
+                    yield {"type": "ERROR", "object": {"code": 410}}
+                    return
+                if answer.status != 200:
+                    raise http.client.HTTPException(str(answer.status))
+                self._found()
+                while line := answer.readline():
+                    yield json.loads(line)
         finally:
             connection.close()
 
@@ -263,7 +263,11 @@ class Checker:
         parts = urlsplit(self.url)
         context = ssl.create_default_context(cafile=str(self.authority))
         connection = http.client.HTTPSConnection(str(parts.hostname), parts.port, timeout=25, context=context)
-        connection.request("GET", path, headers={"Authorization": f"Bearer {self.token}"})
+        try:
+            connection.request("GET", path, headers={"Authorization": f"Bearer {self.token}"})
+        except BaseException:
+            connection.close()  # The server went between the handshake and the request.
+            raise
         return connection
 
 
