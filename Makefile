@@ -84,7 +84,8 @@ tools: $(STAMP)
 	-$(BIN)/python -m tests.support.image
 
 test-fast: $(STAMP) ## Tests that take less than about a second each: two minutes in all, for daily work
-	$(BIN)/python -m pytest -n 2 --ignore=$(PLANE) -m "not slow and not campaign" $(TEST_ARGS)
+	@# Four processes on two cores, as much of it waits: 122 s in place of 179 s with two (2026-11-23).
+	$(BIN)/python -m pytest -n 4 --ignore=$(PLANE) -m "not slow and not campaign" $(TEST_ARGS)
 
 campaigns: $(STAMP) ## Random campaigns of which `make test` runs a part (half an hour; HYPOTHESIS_PROFILE=explore draws other clusters)
 	KAI_SOLVER_CAMPAIGNS=whole $(BIN)/python -m pytest -n 2 --ignore=$(PLANE) -m campaign $(TEST_ARGS)
