@@ -120,9 +120,10 @@ def judge_needless(scene: Scene, tree: QueueTree, end: Load, after: Ledger) -> I
     """The plan without a victim must fail: here, no unit of it could stay in the final state as it is."""
     if not (scene.plan.moves or scene.plan.evictions) or not _is_decided_by_room(scene):
         return
-    room, checks = Room(scene, tree, end, after), checks_of(scene)
+    room, changed = Room(scene, tree, end, after), [change.gang for change in scene.changes.values()]
+    excused = frozenset[str]().union(*(check.may_need_gone(scene, changed) for check in checks_of(scene)))
     for change in scene.changes.values():
-        if any(check.may_need_gone(scene, change.gang) for check in checks):
+        if change.gang.key in excused:
             continue
         lost = {eviction.pod for eviction in change.evictions if eviction.reason != "stale"}
         if lost and (text := _spared(scene, change, room.keepers(change, lost), lost)):

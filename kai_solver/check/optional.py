@@ -4,7 +4,7 @@ Nothing of the rule that is judged is imported: what ships has a module of its o
 by an entry point beside that of its rule.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import cache
 from importlib import import_module
 from importlib.metadata import entry_points
@@ -30,9 +30,9 @@ class Check:
         """What of the plan breaks the rule; what was so before the plan is none of its own."""
         raise NotImplementedError
 
-    def may_need_gone(self, scene: Scene, gang: Gang, /) -> bool:
-        """Whether the rule may be why pods of ``gang`` had to leave; then no eviction of them is called needless."""
-        return True
+    def may_need_gone(self, scene: Scene, gangs: Sequence[Gang], /) -> frozenset[str]:
+        """Keys of those ``gangs`` whose pods may have had to leave by the rule; their evictions count as needed."""
+        return frozenset(gang.key for gang in gangs)
 
 
 def checks_of(scene: Scene) -> tuple[Check, ...]:

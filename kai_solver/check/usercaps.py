@@ -1,6 +1,6 @@
 """Rule ``usercaps``: where a queue says so, each of its users holds at most so many GPUs and pods."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from kai_solver.check.accounts import grow_tree
 from kai_solver.check.optional import Check
@@ -35,11 +35,15 @@ class UserCapsCheck(Check):
                     text = f"user {name} would hold {would}, at most {most} are allowed"
                     yield Violation(self.name, queue, text)
 
-    def may_need_gone(self, scene: Scene, gang: Gang, /) -> bool:
-        """True where a cap is about pods of the gang."""
-        said = _settings(scene)
-        queues = grow_tree(scene.snapshot).paths.get(gang.queue, ())
-        return any(pod.labels.get(said[queue]["label"]) for queue in queues if queue in said for pod in gang.pods)
+    def may_need_gone(self, scene: Scene, gangs: Sequence[Gang], /) -> frozenset[str]:
+        """Those with pods that a cap is about."""
+        said, paths = _settings(scene), grow_tree(scene.snapshot).paths
+        capped = {leaf: [queue for queue in path if queue in said] for leaf, path in paths.items()}
+        return frozenset(
+            gang.key
+            for gang in gangs
+            if any(next(_users(pod, capped.get(gang.queue, []), said), None) for pod in gang.pods)
+        )
 
 
 def _amounts(scene: Scene, said: dict[str, dict[str, str]]) -> tuple[dict[User, list[int]], dict[User, list[int]]]:

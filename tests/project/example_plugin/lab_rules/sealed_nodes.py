@@ -4,7 +4,7 @@ The working state, the model, the bounds and the words of kai-solver keep it thr
 objects alone, and shares no code with it.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -98,8 +98,8 @@ class SealedCheck(Check):
                 text = f"pod {arrival.pod.key} gets a place on {arrival.node.name}, which is sealed"
                 yield Violation(NAME, arrival.pod.key, text)
 
-    def may_need_gone(self, scene: Scene, gang: Gang, /) -> bool:
-        return False  # What runs may stay, sealed or not.
+    def may_need_gone(self, scene: Scene, gangs: Sequence[Gang], /) -> frozenset[str]:
+        return frozenset()  # What runs may stay, sealed or not.
 
 
 RULE, CHECK = SealedRule(), SealedCheck()
