@@ -62,6 +62,8 @@ class Recipe(Strict):
     arrived: float = Field(default=1.0, gt=0, le=10)
     """Arrivals until their requests are this share of the cluster's GPUs."""
     policy: Literal["best-fit", "first-fit"] = "best-fit"
+    least_pending_priority: int = 0
+    """Pods that find no place and have a lower priority are left out."""
     priorities: dict[str, int] = Field(default_factory=lambda: {"LS": 75, "BE": 50, "Burstable": 50, "Guaranteed": 100})
 
 
@@ -116,7 +118,14 @@ def load_recipe(document: Mapping[str, Any], file: str, folder: Path, limits: Li
     pods = {pod.name: pod for pod in read_pods(folder / recipe.pods, limits)}
     arrivals = list(_arrivals(recipe, pods, folder, limits))
     taken = list(_up_to(arrivals, round(recipe.arrived * MILLI * sum(node.gpus for node in nodes))))
-    return openb_snapshot(nodes, taken, policy=recipe.policy, priorities=recipe.priorities, name=recipe.name)
+    return openb_snapshot(
+        nodes,
+        taken,
+        policy=recipe.policy,
+        priorities=recipe.priorities,
+        name=recipe.name,
+        least_pending_priority=recipe.least_pending_priority,
+    )
 
 
 def openb_snapshot(
@@ -126,8 +135,12 @@ def openb_snapshot(
     policy: Policy = "best-fit",
     priorities: Mapping[str, int] | None = None,
     name: str = "openb",
+    least_pending_priority: int = 0,
 ) -> Snapshot:
-    """Place ``arrivals`` one after the other on ``nodes``; a pod that fits nowhere stays pending."""
+    """Place ``arrivals`` one after the other on ``nodes``; a pod that fits nowhere stays pending.
+
+    Pods that stay pending with a priority below ``least_pending_priority`` are left out.
+    """
     placement = Placement(
         cpu_milli=np.array([node.cpu_milli for node in nodes]),
         memory_mib=np.array([node.memory_mib for node in nodes]),
@@ -136,9 +149,10 @@ def openb_snapshot(
         models=[node.model for node in nodes],
     )
     builder = _Builder(nodes, len(arrivals), priorities or {})
-    gangs = tuple(builder.gang(pod, placement.place(_demand(pod), policy)) for pod in arrivals)
+    every = [builder.gang(pod, placement.place(_demand(pod), policy)) for pod in arrivals]
+    gangs = tuple(gang for gang in every if gang.pods[0].node or gang.priority >= least_pending_priority)
     running = sum(gang.pods[0].status is PodStatus.RUNNING for gang in gangs)
-    text = f"made of the trace: {running} of {len(gangs)} arrivals placed by {policy}, no departures"
+    text = f"made of the trace: {running} of {len(every)} arrivals placed by {policy}, no departures"
     return sanitize(
         Snapshot(
             now_s=_NOW_S,

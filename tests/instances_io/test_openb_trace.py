@@ -93,6 +93,15 @@ def test_quality_of_service_becomes_priority_and_a_recipe_may_say_otherwise(trac
     assert build(trace, "half", "priorities: {BE: 60}\n").gangs[0].priority == 60
 
 
+def test_pods_that_wait_below_a_priority_can_be_left_out(trace: Path) -> None:
+    arrivals = "cpu cpu whole whole whole pair pair pair half half half"
+    every, urgent = build(trace, arrivals), build(trace, arrivals, "arrived: 10\nleastPendingPriority: 75\n")
+    left_out = {gang.name for gang in every.gangs} - {gang.name for gang in urgent.gangs}
+    waiting = {gang.name for gang in every.gangs if gang.pods[0].status is PodStatus.PENDING and gang.priority < 75}
+    assert waiting
+    assert left_out == waiting
+
+
 def test_files_without_the_later_columns_are_read(trace: Path) -> None:
     (trace / "pods.csv").write_text("name,cpu_milli,memory_mib,num_gpu,gpu_milli\nsolo,1000,1024,1,1000\n")
     assert build(trace, "solo").gangs[0].priority == 50
