@@ -49,6 +49,13 @@ Stored = Annotated[
     Path | None, typer.Option("--from", help="Print what this stored run measured, and measure nothing.")
 ]
 Plot = Annotated[Path | None, typer.Option("--plot", help="Draw the set's times over nodes, .svg or .png.")]
+Course = Annotated[
+    Path | None,
+    typer.Option("--course", help="Draw plan and bound over the budgets that were measured, .svg or .png."),
+]
+Beside = Annotated[
+    list[Path] | None, typer.Option("--beside", help="Stored runs of other versions that --course draws too.")
+]
 Table = Annotated[bool, typer.Option("--table", help="Print limits, and what CP-SAT adds to greedy, as Markdown.")]
 Record = Annotated[
     Path | None,
@@ -75,6 +82,8 @@ def bench(
     compare: Compare = None,
     stored: Stored = None,
     plot: Plot = None,
+    course: Course = None,
+    beside_runs: Beside = None,
     table: Table = False,
     record: Record = None,
     as_json: AsJson = False,
@@ -96,11 +105,12 @@ def bench(
       kai-solver bench instances/bench --models default,fast --seeds 1..5 --budget 2s
       kai-solver bench instances/bench --check-peers --csv > bench.csv
       kai-solver bench instances/bench/sets/scale.yaml --save run.json --plot scale.svg
+      kai-solver bench instances/bench/sets/course.yaml --course course.svg --beside earlier.json
       kai-solver bench instances/bench/sets/scale.yaml --compare instances/bench/runs/scale.json
       kai-solver bench instances/bench/sets/scale.yaml --from run.json --table --record docs/benchmarks.md
       kai-solver bench instances/bench/sets/scale.yaml --generate loaded-1000 --seeds 7 --output loaded.json.zst
     """
-    from kai_solver.cli.bench_sets import after, beside, check_record, record_in, report
+    from kai_solver.cli.bench_sets import after, beside, check_record, draw_course, record_in, report
     from kai_solver.lab.bench import is_set, of_today, read_set, read_stored
 
     names = [name.strip() for name in models.split(",")] if models else []
@@ -116,6 +126,8 @@ def bench(
         jobs += _file_jobs([path for path in paths if not is_set(path)], names, floor or GREEDY, seeds, budget, cold)
     done = read_stored(stored) if stored else of_today(_measure(jobs, clock, quiet))
     report(done.runs, sets, names, floor, as_csv=as_csv, as_json=as_json, as_table=table)
+    if course is not None:
+        draw_course(course, sets, done, [read_stored(path) for path in beside_runs or ()], (names or ["default"])[0])
     kept = after(done, sets, save=save, before=before, plot=plot, aside=as_csv or as_json or table)
     if record is not None:
         record_in(record, done, sets[0], beside(names, floor), floor or GREEDY)

@@ -38,6 +38,7 @@ from kai_solver.lab.bench import (
     with_blocks,
     with_figures,
 )
+from kai_solver.lab.bench.course import course, draw
 
 PHASES = ("build", "presolve", "first", "best", "proof", "check")
 COLUMNS = ("instance", "model", "budget", "load", *PHASES, "cold", "decide", "cpu", "memory")
@@ -106,6 +107,22 @@ def after(
         lines = [fit for s in sets for slope in s.doc.slopes if (fit := fitted(slope, runs)) is not None]
         plot_lines(lines, plot)
     return not any(verdict.is_over for verdict in found) and not late(runs)
+
+
+def draw_course(path: Path, sets: Sequence[BenchSet], done: Stored, earlier: Sequence[Stored], model: str) -> None:
+    """Draw what ``model`` reaches over time on the instances of the sets, this run after the ``earlier`` ones.
+
+    Raises
+    ------
+    InputError
+        Nothing was measured, or matplotlib is not installed.
+    """
+    entries = [entry for bench_set in sets for entry in bench_set.doc.entries]
+    versions = {f"{run.version}, {run.date}": run for run in (*earlier, done)}
+    courses = {
+        entry.name: {said: course(run.runs, entry.name, model) for said, run in versions.items()} for entry in entries
+    }
+    draw(courses, {entry.name: entry.peer_points for entry in entries}, path)
 
 
 def check_record(page: Path, sets: Sequence[BenchSet], only: str | None) -> None:

@@ -128,7 +128,8 @@ BENCH_FORMAT = "kai-bench/v1"
 
 Figure = Literal[
     "decide", "first-plan", "cold", "steady", "build", "check", "memory", "link-growth",
-    "admission-gap", "work-gap", "gpus-gap", "disruption-gap", "unproven", "pending", "evicted", "moved",
+    "admission-gap", "work-gap", "gpus-gap", "disruption-gap", "unproven", "unsettled", "pending", "evicted", "moved",
+    "evicted-work",
 ]  # fmt: skip
 """What can be held against a limit. Times are seconds, gaps are shares, ``memory`` is MiB, the others are counts.
 
@@ -138,8 +139,19 @@ engine's first cycle; ``steady``: cycles on what the plan before made of the clu
 ``admission-gap``: GPUs of gangs whose answer is ``unknown``, of the GPUs pending. ``work-gap``: (value - bound) /
 max(1, bound) of the evicted work of all strata; ``gpus-gap``: of the evicted GPUs (model ``least-gpus``);
 ``disruption-gap``: the worst of evicted work or GPUs, gangs broken, pods evicted, pods moved. ``unproven``: pending
-gangs without proof.
+gangs without a proof of their own; ``unsettled``: pending gangs beyond the largest number of them that is proven to
+have to wait. ``evicted-work``: of all strata, as the stages count it.
 """
+
+
+class PeerPointDoc(Strict):
+    """What another scheduler reached on the same instance, for the picture of `course`."""
+
+    name: str = Field(min_length=1)
+    seconds: Annotated[Seconds, Field(gt=0)]
+    pending: Count
+    """Gangs that it left pending."""
+    evicted_work: float = Field(ge=0)
 
 
 class CheckDoc(Strict):
@@ -172,6 +184,8 @@ class EntryDoc(Strict):
     """Product of the library of links that nodes with as many GPUs are taken to be for ``link-growth``."""
     peer: str = ""
     """What others reach, for people."""
+    peer_points: tuple[PeerPointDoc, ...] = ()
+    """The same as points in time."""
     checks: tuple[CheckDoc, ...] = ()
     """Limits. Without any, the model ``default`` is measured with 2 s."""
 

@@ -9,9 +9,10 @@ from kai_solver.lab.bench.linked import growths
 from kai_solver.lab.bench.measure import Run
 
 WORK, GPUS = ("evicted-work",), ("evicted-gpus",)
+ADMISSION = "pending-gangs"
 DISRUPTION = ("evicted-work", "evicted-gpus", "gangs-broken", "evicted-pods", "moved-pods")
 _KINDS = {"work-gap": WORK, "gpus-gap": GPUS, "disruption-gap": DISRUPTION}
-COUNTS: tuple[Figure, ...] = ("unproven", "pending", "evicted", "moved")
+COUNTS: tuple[Figure, ...] = ("unproven", "unsettled", "pending", "evicted", "moved", "evicted-work")
 GAPS: tuple[Figure, ...] = ("admission-gap", "work-gap", "gpus-gap", "disruption-gap")
 """Figures that are neither, nor ``memory`` nor ``link-growth``, are seconds."""
 
@@ -43,9 +44,19 @@ def _value(figure: Figure, run: Run) -> float | None:
             return run.unknown_gpus / run.pending_gpus if run.pending_gpus else 0.0
         case "work-gap" | "gpus-gap" | "disruption-gap":
             return kind_gap(run.stages, _KINDS[figure])
+        case _:
+            return _count(figure, run)
+
+
+def _count(figure: Figure, run: Run) -> float:
+    match figure:
         case "unproven":
             return run.pending - run.proven
-        case "pending" | "evicted" | "moved":
+        case "unsettled":
+            return run.pending - kind_sum(run.stages, ADMISSION)[1]
+        case "evicted-work":
+            return kind_sum(run.stages, WORK[0])[0]
+        case _:
             return float(getattr(run, figure))
 
 
