@@ -28,13 +28,14 @@ export PYTHONDONTWRITEBYTECODE :=
 help: ## Show this list
 	@awk -F':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
 
-env: $(STAMP) ## Make the environment in .venv: locked packages, checked by hash, and kai-solver itself
+env: $(STAMP) ## Make the environment in .venv: locked packages, checked by hash, and kai-solver itself, compiled
 
 $(STAMP): requirements/dev.txt pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "kai-solver needs Python 3.11 or newer, this is " + sys.version.split()[0] + "; say which: make PYTHON=python3.12 ...")'
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements/dev.txt
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
+	$(BIN)/python -m compileall -q kai_solver
 	@touch $@
 
 run: $(STAMP) ## Solve the openb cluster (1,213 nodes) and a running KAI's snapshot, plans go to out/; then the controller at work for 20 s

@@ -7,12 +7,11 @@ by an entry point beside that of its rule.
 from collections.abc import Iterator, Sequence
 from functools import cache
 from importlib import import_module
-from importlib.metadata import entry_points
 
 from kai_solver.check.scene import Scene
 from kai_solver.check.violation import OPTIONAL, Violation
 from kai_solver.domain import Gang
-from kai_solver.errors.extensions import loaded, unusable
+from kai_solver.errors.extensions import entry_points, loaded, unusable
 
 GROUP = "kai_solver.checks"
 

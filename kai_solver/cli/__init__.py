@@ -1,12 +1,19 @@
 """The command line. Nothing heavy is imported before a command runs: ``--help`` answers at once."""
 
+import gc
 import sys
 
 from kai_solver.cli.exits import Exit
 
+_COLLECTED_AFTER = (50_000, 20, 20)
+"""What the garbage collector waits for. Python's own thresholds make it go through all modules and objects many times,
+and it finds nothing, for they are no cycles. It took 0.07 of 0.65 s of CPU of a small solve (23 November 2026), and in
+the controller, which reads 4,000 pods in 20 cycles, 1 of 2.7 s of CPU; 0.3 s with these (22 November 2026)."""
+
 
 def main() -> None:
     """Entry point of ``kai-solver`` and ``python -m kai_solver``."""
+    gc.set_threshold(*_COLLECTED_AFTER)
     try:
         from kai_solver.cli.app import app
 

@@ -60,8 +60,9 @@ def explain(
             raise InputError("with --server there is neither a gang nor a plan", cure="Name the pod alone")
         return _ask(server, str(instance), token_file, as_json)
     from kai_solver.cli.inputs import read_request
+    from kai_solver.modelfiles import load_model
 
-    request = read_request(instance, model, budget, actions, limit)
+    request = read_request(instance, load_model(model), budget, actions, limit, is_own_first=model == "default")
     found = _explained(request, gang, plan, seed, quiet)
     if as_json:
         documents = [explanation.document() for explanation in found]

@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING
 
 from kai_solver.domain import Action, SolverModel
 from kai_solver.errors import InputError
-from kai_solver.modelfiles import load_model
 from kai_solver.units import parse_duration_s, parse_quantity
 
 if TYPE_CHECKING:
@@ -26,9 +25,17 @@ class Request:
 
 
 def read_request(
-    instance: Path, model: str, budget: str | None, actions: str | None, limit: list[str] | None = None
+    instance: Path,
+    model: SolverModel,
+    budget: str | None,
+    actions: str | None,
+    limit: list[str] | None = None,
+    *,
+    is_own_first: bool,
 ) -> Request:
-    """Read an instance and settle model, ladder and budget; a bundle brings its own model.
+    """Read an instance and settle model, ladder and budget.
+
+    ``is_own_first``: the model that a bundle brings goes before ``model``.
 
     Raises
     ------
@@ -39,7 +46,7 @@ def read_request(
 
     loaded = load_instance(instance, limits=parse_limits(limit))
     bundle = loaded.extra.get("bundle")
-    chosen = bundle.model if bundle is not None and model == "default" else load_model(model)
+    chosen = bundle.model if bundle is not None and is_own_first else model
     budget_s = parse_budget_s(budget) if budget is not None else chosen.budget_s
     chosen_actions, actions_from = choose_actions(loaded, actions)
     return Request(

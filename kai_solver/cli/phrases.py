@@ -5,8 +5,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable
 
 from kai_solver.cli.console import counted
-from kai_solver.domain import Bind, Blocker, Move, Pending, Plan, PodStatus, Snapshot
-from kai_solver.explain import relative_gap
+from kai_solver.domain import Bind, Blocker, Move, Pending, Plan, PodStatus, Snapshot, relative_gap
 from kai_solver.units import MILLI, format_amount
 
 SHOWN = 4

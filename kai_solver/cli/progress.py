@@ -9,7 +9,7 @@ from rich.live import Live
 from rich.text import Text
 
 from kai_solver.cli.console import clean, open_console
-from kai_solver.explain import relative_gap
+from kai_solver.domain import relative_gap
 
 
 class ProgressEvent(Protocol):

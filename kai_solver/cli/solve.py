@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from kai_solver.cli.inputs import Request
     from kai_solver.domain import Plan
     from kai_solver.engine import Fault
+    from kai_solver.search.child import SolverChild
 
 BUNDLES = Path("kai-solver-bundles")
 
@@ -50,16 +51,24 @@ def solve(
     """
     from kai_solver.cli.inputs import read_request
     from kai_solver.cli.interrupt import stopping_on_interrupt
-    from kai_solver.cli.planfiles import check_place, write_plan
+    from kai_solver.modelfiles import load_model
+    from kai_solver.search.child import SolverChild
 
-    request = read_request(instance, model, budget, actions, limit)
-    if output is not None:
-        check_place(output)
-    with stopping_on_interrupt() as stop:
-        plan = decide(request, seed, stop.is_set, quiet=quiet, bundles=bundles)
-        interrupted = stop.is_set()
+    asked = load_model(model)
+    with SolverChild(memory_mib=asked.search.memory_mib) as child:
+        if asked.search.enabled:
+            child.warm()  # It starts while the instance is read.
+        request = read_request(instance, asked, budget, actions, limit, is_own_first=model == "default")
         if output is not None:
-            write_plan(plan, output)
+            from kai_solver.cli.planfiles import check_place, write_plan
+
+            check_place(output)
+        with stopping_on_interrupt() as stop:
+            started = child if request.model.search == asked.search else None
+            plan = decide(request, seed, stop.is_set, quiet=quiet, bundles=bundles, child=started)
+            interrupted = stop.is_set()
+            if output is not None:
+                write_plan(plan, output)
     if as_json:
         from kai_solver.cli.planfiles import plan_json
 
@@ -75,13 +84,22 @@ def solve(
 
 
 def decide(
-    request: "Request", seed: int, should_stop: Callable[[], bool], *, quiet: bool, bundles: Path = BUNDLES
+    request: "Request",
+    seed: int,
+    should_stop: Callable[[], bool],
+    *,
+    quiet: bool,
+    bundles: Path = BUNDLES,
+    child: "SolverChild | None" = None,
 ) -> "Plan":
-    """One cycle, with progress on standard error; what fails in it is kept under ``bundles``."""
+    """One cycle, with progress on standard error; what fails in it is kept under ``bundles``.
+
+    ``child``: a solver process that was started already.
+    """
     from kai_solver.cli.progress import ProgressLine
     from kai_solver.engine import Engine
 
-    with ProgressLine(quiet=quiet) as progress, Engine(request.model) as engine:
+    with ProgressLine(quiet=quiet) as progress, Engine(request.model, child=child) as engine:
         engine.wait()
         return engine.cycle(
             request.loaded.snapshot,

@@ -61,6 +61,7 @@ from kai_solver.domain.plan import (
     Proof,
     Reason,
     Stage,
+    relative_gap,
 )
 from kai_solver.domain.pods import NO_GPU, GpuRequest, Knowing, Pod, PodStatus, gpus_asked
 from kai_solver.domain.queues import DEFAULT_QUEUE_PRIORITY, Queue, QueueVector
@@ -161,6 +162,7 @@ __all__ = [
     "paid_gpu_milli",
     "pairs_of",
     "parts_of_gpus",
+    "relative_gap",
     "rule_names",
     "setting_fault",
     "stated_for",

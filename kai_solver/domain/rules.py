@@ -6,13 +6,12 @@ What a setting means is the rule's business; here it is a text, by the name of i
 from collections.abc import Iterator
 from functools import cache
 from importlib import import_module
-from importlib.metadata import entry_points
 from typing import Any
 
 from kai_solver.domain.model import RULE_GROUP, RULES
 from kai_solver.errors import nearest
 from kai_solver.errors.barrier import in_words
-from kai_solver.errors.extensions import CURE, loaded, unusable
+from kai_solver.errors.extensions import CURE, entry_points, loaded, unusable
 
 
 @cache

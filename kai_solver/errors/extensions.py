@@ -1,11 +1,28 @@
 """Parts of other packages, found by entry points: one that cannot be used is an error which names its package."""
 
-from importlib.metadata import EntryPoint
+from functools import cache
+from importlib import metadata
+from importlib.metadata import EntryPoint, EntryPoints
 from typing import Any
 
 from kai_solver.errors import InputError
 
 CURE = "Mend or remove the package"
+
+
+def entry_points(group: str, name: str | None = None) -> EntryPoints:
+    """Entry points of ``group``, of installed packages; only those of that name where one is given."""
+    found: EntryPoints = _installed().select(group=group)
+    return found if name is None else found.select(name=name)
+
+
+@cache
+def _installed() -> Any:
+    """All of them, read once: a solve asks for ten groups, and each reading goes through all installed packages.
+
+    Up to Python 3.11 this is no `EntryPoints`, but has its method ``select``.
+    """
+    return metadata.entry_points()
 
 
 def loaded(point: EntryPoint) -> Any:

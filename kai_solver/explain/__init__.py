@@ -6,7 +6,6 @@ from kai_solver.explain.domain_lines import DomainLine, domain_lines
 from kai_solver.explain.easing import eased
 from kai_solver.explain.explain import Explainer, explain_gang, find_gang
 from kai_solver.explain.explanation import Explanation, NodeReason, PodFit, QueueLine
-from kai_solver.explain.gaps import relative_gap
 from kai_solver.explain.gpu_boards import GpuBoard, GpuBoards, Holder
 from kai_solver.explain.queue_lines import fair_share_lines, queue_line
 
@@ -29,5 +28,4 @@ __all__ = [
     "fair_share_lines",
     "find_gang",
     "queue_line",
-    "relative_gap",
 ]

@@ -104,11 +104,6 @@ def read_bundle(path: Path, limits: Limits = DEFAULT_LIMITS) -> Bundle:
     return bundle_from_documents(documents, str(path))
 
 
-def is_bundle(document: Mapping[str, Any]) -> bool:
-    """Whether ``document`` is the first of a bundle's."""
-    return {"model", "budgetS", "seed", "error"} <= document.keys()
-
-
 def bundle_from_documents(documents: Iterable[Document], file: str) -> Bundle:
     """The bundle of the documents in one zip.
 

@@ -72,11 +72,6 @@ class CaseFile:
     description: str = ""
 
 
-def is_case(document: Mapping[str, Any]) -> bool:
-    """Whether ``document`` says that it is a behaviour case."""
-    return str(document.get("schema", "")).startswith("kai-case/")
-
-
 def load_case(document: Mapping[str, Any], file: str = "") -> CaseFile:
     """Read one case.
 

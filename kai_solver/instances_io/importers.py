@@ -6,20 +6,19 @@ object (or a class without parameters) with the attributes of :class:`Importer`.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from importlib.metadata import EntryPoint, entry_points
+from importlib.metadata import EntryPoint
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from kai_solver.domain import Snapshot
 from kai_solver.errors import InputError, KaiSolverError
-from kai_solver.instances_io.bundle import bundle_from_documents, is_bundle
-from kai_solver.instances_io.cases import CaseFile, is_case, load_case
+from kai_solver.errors.extensions import entry_points
 from kai_solver.instances_io.limits import DEFAULT_LIMITS, Limits
-from kai_solver.instances_io.native import is_native, load_native
-from kai_solver.instances_io.native_schema import ExpectDoc
-from kai_solver.instances_io.openb import is_recipe, load_recipe
 from kai_solver.instances_io.reader import Document
-from kai_solver.instances_io.validate import sanitize
+
+if TYPE_CHECKING:
+    from kai_solver.instances_io.cases import CaseFile
+    from kai_solver.instances_io.native_schema import ExpectDoc
 
 IMPORTER_GROUP = "kai_solver.importers"
 
@@ -47,8 +46,8 @@ class Loaded:
 
     snapshot: Snapshot
     kind: str
-    case: CaseFile | None = None
-    expect: ExpectDoc | None = None
+    case: "CaseFile | None" = None
+    expect: "ExpectDoc | None" = None
     description: str = ""
     extra: Mapping[str, Any] = field(default_factory=dict)
     """Whatever an importer of another package wants to pass on."""
@@ -78,9 +77,11 @@ class _Native:
     name = "native"
 
     def recognises(self, document: Mapping[str, Any]) -> bool:
-        return is_native(document)
+        return str(document.get("format", "")).startswith("kai-solver/")
 
     def load(self, documents: Sequence[Document], source: Source) -> Loaded:
+        from kai_solver.instances_io.native import load_native
+
         file, document = the_only(documents)
         native = load_native(document, file, now_s=source.now_s, limits=source.limits)
         return Loaded(native.snapshot, self.name, expect=native.expect, description=native.description)
@@ -90,9 +91,11 @@ class _Case:
     name = "case"
 
     def recognises(self, document: Mapping[str, Any]) -> bool:
-        return is_case(document)
+        return str(document.get("schema", "")).startswith("kai-case/")
 
     def load(self, documents: Sequence[Document], source: Source) -> Loaded:
+        from kai_solver.instances_io.cases import load_case
+
         del source  # a case has a moment of its own, and names no other file
         file, document = the_only(documents)
         case = load_case(document, file)
@@ -103,9 +106,11 @@ class _Bundle:
     name = "bundle"
 
     def recognises(self, document: Mapping[str, Any]) -> bool:
-        return is_bundle(document)
+        return {"model", "budgetS", "seed", "error"} <= document.keys()
 
     def load(self, documents: Sequence[Document], source: Source) -> Loaded:
+        from kai_solver.instances_io.bundle import bundle_from_documents
+
         bundle = bundle_from_documents(documents, str(source.path))
         return Loaded(bundle.snapshot, self.name, description=bundle.error, extra={"bundle": bundle})
 
@@ -114,9 +119,11 @@ class _OpenbRecipe:
     name = "openb"
 
     def recognises(self, document: Mapping[str, Any]) -> bool:
-        return is_recipe(document)
+        return document.get("kind") == "openb-recipe"
 
     def load(self, documents: Sequence[Document], source: Source) -> Loaded:
+        from kai_solver.instances_io.openb import load_recipe
+
         file, document = the_only(documents)
         snapshot = load_recipe(document, file, Path(file).parent, source.limits)
         return Loaded(snapshot, self.name, description=str(document.get("description", "")))
@@ -129,6 +136,7 @@ class _KaiSnapshot:
         return "rawObjects" in document
 
     def load(self, documents: Sequence[Document], source: Source) -> Loaded:
+        from kai_solver.instances_io.validate import sanitize
         from kai_solver.kubeobjects import load_kai_snapshot, snapshot_from_objects
 
         file, document = the_only(documents)
@@ -148,6 +156,7 @@ class _Kubernetes:
         return isinstance(document.get("kind"), str) and isinstance(document.get("apiVersion"), str)
 
     def load(self, documents: Sequence[Document], source: Source) -> Loaded:
+        from kai_solver.instances_io.validate import sanitize
         from kai_solver.kubeobjects import objects_from_documents, snapshot_from_objects
         from kai_solver.kubeobjects.kaisnapshot import newest_time_s
 

@@ -54,7 +54,7 @@ from kai_solver.instances_io.validate import refuse_duplicates, sanitize
 from kai_solver.links import check_topology
 from kai_solver.units import GPU, MILLI, UNLIMITED, ResourceSchema
 
-__all__ = ["NativeInstance", "is_native", "load_native", "native_from_snapshot", "snapshot_from_native"]
+__all__ = ["NativeInstance", "load_native", "native_from_snapshot", "snapshot_from_native"]
 
 _PLACE = re.compile(r"\{i(?:(//|%)([1-9]\d{0,6}))?(?::0?(\d))?\}")
 _WEEK_S, _HOUR_S = 604_800.0, 3600.0
@@ -67,11 +67,6 @@ class NativeInstance:
     snapshot: Snapshot
     expect: ExpectDoc | None = None
     description: str = ""
-
-
-def is_native(document: Mapping[str, Any]) -> bool:
-    """Whether ``document`` says that it is of the native format, of any version."""
-    return str(document.get("format", "")).startswith("kai-solver/")
 
 
 def snapshot_from_native(document: Mapping[str, Any], file: str = "") -> Snapshot:

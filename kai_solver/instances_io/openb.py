@@ -100,11 +100,6 @@ class PodRow:
         return self.gpus * self.gpu_milli
 
 
-def is_recipe(document: Mapping[str, Any]) -> bool:
-    """Whether ``document`` is an openb recipe."""
-    return document.get("kind") == "openb-recipe"
-
-
 def load_recipe(document: Mapping[str, Any], file: str, folder: Path, limits: Limits = DEFAULT_LIMITS) -> Snapshot:
     """Build the snapshot that a recipe describes.
 

@@ -12,11 +12,10 @@ a function from `Variables` to a list of `Objective`.
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from importlib.metadata import entry_points
 
 import numpy as np
 
-from kai_solver.errors.extensions import loaded
+from kai_solver.errors.extensions import entry_points, loaded
 from kai_solver.model.joint import Mover
 from kai_solver.model.leftover import worth_lost
 from kai_solver.model.rows import NO_LOWER

@@ -1,8 +1,7 @@
 """Names of constraint families and objective stages: those that ship, and those of installed packages."""
 
-from importlib.metadata import entry_points
-
 from kai_solver.domain import FAMILIES, OPTIONAL_STAGES, STAGES, rule_names
+from kai_solver.errors.extensions import entry_points
 
 FAMILY_GROUP = "kai_solver.constraint_families"
 STAGE_GROUP = "kai_solver.objective_stages"

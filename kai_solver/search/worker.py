@@ -15,7 +15,6 @@ limit either: CP-SAT maps far more than it touches; the parent watches what is r
 """
 
 import importlib
-import importlib.metadata
 import json
 import math
 import os
@@ -383,11 +382,13 @@ def main() -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the parent, which stops or ends us
     sink = os.dup(1)
     os.dup2(2, 1)
+    import ortools
     from ortools.sat.python import cp_model_helper
 
+    version = vars(ortools)["__version__"]  # importlib.metadata would read it from a file, with modules of 15 ms
     worker = Worker(cp_model_helper, source=0, sink=sink)
     threading.Thread(target=worker.listen, daemon=True).start()
-    worker.send("ready", {"pid": os.getpid(), "ortools": importlib.metadata.version("ortools")})
+    worker.send("ready", {"pid": os.getpid(), "ortools": version})
     worker.serve()
 
 

@@ -110,3 +110,28 @@ def test_ctrl_c_stops_a_solve_and_writes_the_best_plan_so_far(tmp_path: Path) ->
     assert "pending" in said
     assert "Traceback" not in errors
     assert run("validate", LONG, output).returncode == 0
+
+
+UNNEEDED = (
+    "kai_solver.explain",
+    "kai_solver.instances_io.bundle",
+    "kai_solver.instances_io.case_schema",
+    "kai_solver.instances_io.openb",
+    "kai_solver.instances_io.planfile",
+    "kai_solver.kubeobjects.assemble",
+    "kubernetes",
+    "networkx",
+    "numba",
+    "ortools",
+)
+
+
+def test_a_small_solve_loads_nothing_that_it_does_not_need() -> None:
+    code = (
+        "import sys\n"
+        "from kai_solver.cli.app import app\n"
+        "app(['solve', 'instances/features/capacity-memory-is-short.yaml', '--quiet'], standalone_mode=False)\n"
+        f"print([name for name in {UNNEEDED!r} if name in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
+    assert done.stdout.splitlines()[-1] == "[]"

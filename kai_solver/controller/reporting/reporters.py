@@ -10,10 +10,9 @@ import structlog
 from kai_solver.cluster.binding import GangBound
 from kai_solver.cluster.evicting import Departure
 from kai_solver.controller.loop import Cycle, Evicted, Reporter
-from kai_solver.domain import Action, Gang, Notice, Pending, Reason
+from kai_solver.domain import Action, Gang, Notice, Pending, Reason, relative_gap
 from kai_solver.domain.model import ACTIONS
 from kai_solver.errors.barrier import barrier
-from kai_solver.explain import relative_gap
 from kai_solver.metrics import Metrics
 
 _LOG = structlog.get_logger(__name__)

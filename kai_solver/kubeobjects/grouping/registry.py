@@ -1,9 +1,10 @@
 """The groupers there are: ours, and those of other packages."""
 
 from functools import lru_cache
-from importlib.metadata import EntryPoint, entry_points
+from importlib.metadata import EntryPoint
 
 from kai_solver.errors import InputError
+from kai_solver.errors.extensions import entry_points
 from kai_solver.kubeobjects.grouping.batch import JobGrouper
 from kai_solver.kubeobjects.grouping.deployment import DeploymentGrouper
 from kai_solver.kubeobjects.grouping.grove import GroveGrouper

@@ -6,8 +6,7 @@ from dataclasses import dataclass
 from statistics import median
 from typing import Literal
 
-from kai_solver.domain import Stage
-from kai_solver.explain import relative_gap
+from kai_solver.domain import Stage, relative_gap
 from kai_solver.lab.bench.measure import Run
 
 Order = Literal["better", "same", "worse", ""]

@@ -7,9 +7,8 @@ such a function, and name it in a model file.
 
 from collections.abc import Callable, Iterable
 from functools import partial
-from importlib.metadata import entry_points
 
-from kai_solver.errors.extensions import loaded
+from kai_solver.errors.extensions import entry_points, loaded
 from kai_solver.model.families import (
     affinity,
     capacity,
