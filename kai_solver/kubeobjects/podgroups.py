@@ -1,6 +1,5 @@
 """PodGroups to gangs (docs/kai-behaviour.md#podgroup, #priority)."""
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -40,7 +39,7 @@ class GangReader:
     priorities: PriorityTable
     settings: KubeSettings
     notices: Notices
-    now_s: float = math.inf
+    now_s: float
     guarded_queues: frozenset[str] = frozenset()
     recall: Recall = field(default_factory=Recall)
 
@@ -85,7 +84,7 @@ class GangReader:
         known = self.recall.identical.get(spec["queue"])
         if known is not None and known[0] == said:
             name, uid = metadata["name"], metadata["uid"]
-            created_s = Raw(pod_group).time_s("metadata.creationTimestamp") or 0.0
+            created_s = Raw(pod_group).created_s(self.now_s)
             return replace(known[1], namespace=metadata["namespace"], name=name, uid=uid, created_s=created_s)
         before, gang = self.notices.count, self.read(Raw(pod_group), is_made=True)
         if self.notices.count == before:
@@ -124,7 +123,7 @@ class GangReader:
             priority=priority.value,
             preemptible=self._preemptible(raw, bare.key, queue, priority.value),
             never_preempts=priority.never_preempts,
-            created_s=raw.time_s("metadata.creationTimestamp") or 0.0,
+            created_s=raw.created_s(self.now_s),
             last_start_s=None if self.settings.trust.strict else self._annotated_time_s(raw, names.LAST_START),
             last_eviction_s=self._annotated_time_s(raw, names.LAST_EVICTION),
             stale_since_s=self._annotated_time_s(raw, names.STALE_SINCE),

@@ -181,7 +181,7 @@ class PodReader:
             gpu_groups=share.groups,
             devices=self._devices(node, share.groups, annotations),
             nominated_node=_nominated(raw, node),
-            order=(_rank(labels), raw.time_s("metadata.creationTimestamp") or 0.0, uid),
+            order=(_rank(labels), raw.created_s(self.now_s), uid),
             guaranteed=self.has_zones and is_guaranteed(raw, self.settings.policy.gpu_resources),
             containers=read_containers(raw.get("spec"), self.settings.policy.gpu_resources)
             if self.has_zones

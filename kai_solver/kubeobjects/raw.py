@@ -177,6 +177,11 @@ class Raw:
             raise InputError(f"{text!r} is not a time", field=self.get(path).path, cure=cure)
         return stamp
 
+    def created_s(self, now_s: float) -> float:
+        """Epoch seconds of its creation; a manifest, which the API server has not stamped yet, is as new as ``now_s``."""
+        stamp_s = self.time_s("metadata.creationTimestamp")
+        return now_s if stamp_s is None else stamp_s
+
     def _at(self, path: str) -> object:
         """The value at the end of a dotted path; None where any part of it is missing."""
         value = self.value

@@ -106,3 +106,10 @@ def test_a_kind_of_another_group_is_not_taken_for_ours() -> None:
     queue = {"apiVersion": "example.com/v1", "kind": "Queue", "metadata": {"name": "q"}}
     found = objects_from_documents([("f", queue)])
     assert (found.queues, len(found.other)) == ((), 1)
+
+
+def test_a_manifest_without_a_creation_time_is_as_new_as_the_snapshot(build: Any) -> None:
+    old = build.pod("old", {"metadata": {"creationTimestamp": "1970-01-02T00:00:00Z"}}, gpus=1)
+    found = build.read(old, manifest("Job", "batch/v1", {"template": TEMPLATE}), build.pod("bare", gpus=1))
+    created_s = {gang.pods[0].name: gang.created_s for gang in found.gangs}
+    assert created_s == {"old": 86_400.0, "w-0": build.now_s, "bare": build.now_s}
