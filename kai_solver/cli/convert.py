@@ -14,6 +14,10 @@ if TYPE_CHECKING:
     from kai_solver.kubeobjects import RawObjects
 
 
+SUFFIXES = {"": (".json", ".yaml", ".yml", ".zip"), ".zst": (".json", ".yaml", ".yml")}
+"""What an output may end with, by what follows it."""
+
+
 class Form(Enum):
     """What can be written."""
 
@@ -28,9 +32,12 @@ def convert(
     output: Annotated[Path, typer.Argument(help="File to write: .json, .yaml (both also .zst), or .zip.")],
     to: Annotated[Form | None, typer.Option("--to", help="Form; default: snapshot for .zip, else native.")] = None,
     anonymize: Annotated[bool, typer.Option("--anonymize", help="Replace every name by a hash.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Replace the output where it exists.")] = False,
     limit: Limit = None,
 ) -> Exit:
     """Write an instance in another form; nothing that the scheduler uses is lost.
+
+    The end of the output's name chooses JSON, YAML or a zip archive; `.zst` after it compresses.
 
     \b
     Examples:
@@ -43,6 +50,7 @@ def convert(
     from kai_solver.instances_io import load_instance
     from kai_solver.instances_io.anonymize import anonymize as hash_names
 
+    _check_output(output, force=force)
     snapshot = load_instance(instance, limits=parse_limits(limit)).snapshot
     for notice in snapshot.notices:
         complain(f"{notice.kind}: {notice.object}: {notice.text}")
@@ -51,6 +59,19 @@ def convert(
     form = to or (Form.SNAPSHOT if output.suffix == ".zip" else Form.NATIVE)
     write_bytes(_content(snapshot, form, output), output)
     return Exit.FINE
+
+
+def _check_output(output: Path, *, force: bool) -> None:
+    from kai_solver.cli.planfiles import check_place
+    from kai_solver.errors import InputError
+
+    packed = ".zst" if output.suffix == ".zst" else ""
+    if not output.name.removesuffix(packed).endswith(SUFFIXES[packed]):
+        cure = "Name a file that ends in .json, .yaml, .json.zst, .yaml.zst or .zip"
+        raise InputError("does not say in which form to write", file=str(output), cure=cure)
+    check_place(output)
+    if output.exists() and not force:
+        raise InputError("exists", file=str(output), cure="Name another file, or replace this one with --force")
 
 
 def _content(snapshot: "Snapshot", form: Form, output: Path) -> bytes:
@@ -62,11 +83,13 @@ def _content(snapshot: "Snapshot", form: Form, output: Path) -> bytes:
 
     settings = KubeSettings(policy=snapshot.policy)
     objects = objects_from_snapshot(snapshot, settings)
-    return export_kai_snapshot(objects, settings) if form is Form.SNAPSHOT else _manifests(objects, snapshot)
+    if form is Form.SNAPSHOT:
+        return export_kai_snapshot(objects, settings)
+    return _manifests(objects, snapshot, output)
 
 
-def _manifests(objects: "RawObjects", snapshot: "Snapshot") -> bytes:
-    """YAML documents, as ``kubectl get -o yaml`` would give them, one an object."""
+def _manifests(objects: "RawObjects", snapshot: "Snapshot", output: Path) -> bytes:
+    """YAML documents, one an object; into JSON a List, as ``kubectl get -o json`` gives it."""
     import yaml
 
     from kai_solver.domain import Policy
@@ -80,14 +103,20 @@ def _manifests(objects: "RawObjects", snapshot: "Snapshot") -> bytes:
         for entry in getattr(objects, kind.field)
     ]
     documents = known + [dict(entry) for entry in objects.other]
+    if not _is_yaml(output):
+        return _text({"apiVersion": "v1", "kind": "List", "items": documents}, output)
     return yaml.safe_dump_all(documents, sort_keys=False, allow_unicode=True).encode()
 
 
 def _text(document: object, output: Path) -> bytes:
-    if output.name.removesuffix(".zst").endswith((".yaml", ".yml")):
+    if _is_yaml(output):
         import yaml
 
         return yaml.safe_dump(document, sort_keys=False, allow_unicode=True).encode()
     import orjson
 
     return orjson.dumps(document, option=orjson.OPT_INDENT_2) + b"\n"
+
+
+def _is_yaml(output: Path) -> bool:
+    return output.name.removesuffix(".zst").endswith((".yaml", ".yml"))

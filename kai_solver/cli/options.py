@@ -7,7 +7,9 @@ import typer
 
 Instance = Annotated[
     Path,
-    typer.Argument(help="Instance: own JSON/YAML, KAI snapshot.zip, Kubernetes YAML, case file or openb folder."),
+    typer.Argument(
+        help="Own JSON/YAML, KAI snapshot.zip, Kubernetes objects, case file or openb recipe; - reads a pipe."
+    ),
 ]
 Model = Annotated[str, typer.Option("--model", "-m", help="Solver model: a name (see `models list`) or a TOML file.")]
 Budget = Annotated[

@@ -3,6 +3,7 @@
 import io
 import re
 import struct
+import sys
 import zipfile
 import zlib
 from collections.abc import Iterator
@@ -22,6 +23,7 @@ _PIECE = 1 << 10
 """Packed bytes that are fed at once: zstd unpacks them to at most 32 MiB (an RLE block is 4 bytes for 128 KiB), and
 bytes after the end of a member or frame are copied once more."""
 _NO_ZERO = re.compile(rb"[^\0]")
+STANDARD_INPUT = Path("-")
 _SUFFIXES = (".json", ".yaml", ".yml")
 
 
@@ -34,7 +36,7 @@ class Member:
 
 
 def read_bytes(path: Path, limits: Limits) -> bytes:
-    """Bytes of ``path`` as they lie on disk, at most ``limits.max_bytes``.
+    """Bytes of ``path`` as they lie on disk, or of standard input for ``-``; at most ``limits.max_bytes``.
 
     Raises
     ------
@@ -42,6 +44,11 @@ def read_bytes(path: Path, limits: Limits) -> bytes:
         It cannot be read, or is larger.
     """
     try:
+        if path == STANDARD_INPUT:
+            data = sys.stdin.buffer.read(limits.max_bytes + 1)
+            if len(data) > limits.max_bytes:
+                raise _too_large("standard input", limits)
+            return data
         if path.stat().st_size > limits.max_bytes:
             raise _too_large(str(path), limits)
         return path.read_bytes()

@@ -207,6 +207,39 @@ def test_what_convert_writes_is_solved_to_the_same_effect(case: Path, tmp_path: 
     assert (len(plan["binds"]), len(plan["evictions"]), len(plan["pending"])) == (1, 1, 1)
 
 
+def test_convert_replaces_a_file_only_with_force(case: Path, tmp_path: Path) -> None:
+    output = tmp_path / "native.json"
+    output.write_text("mine")
+    refused = run("convert", case, output)
+    assert refused.exit_code == 2
+    assert "exists" in refused.stderr
+    assert "--force" in refused.stderr
+    assert output.read_text() == "mine"
+    assert run("convert", case, output, "--force").exit_code == 0
+    assert json.loads(output.read_text())["format"] == "kai-solver/v1"
+
+
+@pytest.mark.parametrize("name", ["native.txt", "native", "snapshot.zip.zst"])
+def test_convert_refuses_a_name_that_says_no_form(case: Path, tmp_path: Path, name: str) -> None:
+    refused = run("convert", case, tmp_path / name)
+    assert refused.exit_code == 2
+    assert "does not say in which form to write" in refused.stderr
+    assert not (tmp_path / name).exists()
+
+
+def test_kubernetes_objects_in_json_are_a_list(case: Path, tmp_path: Path) -> None:
+    output = tmp_path / "objects.json"
+    assert run("convert", case, output, "--to", "kubernetes").exit_code == 0
+    assert json.loads(output.read_text())["kind"] == "List"
+    assert run("validate", output).exit_code == 0
+
+
+def test_an_instance_comes_through_a_pipe(case: Path) -> None:
+    done = CliRunner().invoke(app, ["solve", "-", *GREEDY, "--json"], input=case.read_text())
+    assert done.exit_code == 0, done.stderr
+    assert json.loads(done.stdout)["format"] == "kai-plan/v1"
+
+
 def test_anonymized_names_are_gone(case: Path, tmp_path: Path) -> None:
     output = tmp_path / "hidden.json"
     assert run("convert", case, output, "--anonymize").exit_code == 0
