@@ -45,6 +45,7 @@ CONFIG: dict[str, Any] = {
         "PYTHONUNBUFFERED=1",
         "PYTHONDONTWRITEBYTECODE=1",
         "OMP_NUM_THREADS=1",
+        "KAI_SOLVER_KERNELS=/opt/kernels",
     ],
     "Entrypoint": ["/usr/bin/python3", "-P", "-m", "kai_solver"],
     "Cmd": ["controller", "--config", "/etc/kai-solver/settings.yaml"],
@@ -117,6 +118,7 @@ def build(out: Path, cache: Path | None = None) -> str:
         _layer(partial(_python, "packages"), 0, cache, python),
         _layer(partial(_python, "kai-solver"), epoch, None, {}),
     ]
+    layers.append(_layer(partial(_kernels, layers[1:]), epoch, None, {}))
     packages = {"debian": layers[0].packages, "python": layers[1].packages + layers[2].packages}
     _write(out / "packages.json", _json(packages))
     plain = [gzip.decompress(layer.packed) for layer in layers]
@@ -250,6 +252,19 @@ def _python(part: str, root: Path, epoch: int) -> list[dict[str, str]]:
     return sorted(found, key=lambda entry: entry["name"].lower())
 
 
+def _kernels(layers: list[Layer], root: Path, _epoch: int) -> list[dict[str, str]]:
+    """Compile kai-solver's kernels with the packages that the image has; no package is added."""
+    with tempfile.TemporaryDirectory(prefix="packages-") as work:
+        for layer in layers:
+            with tarfile.open(fileobj=io.BytesIO(layer.packed)) as archive:
+                archive.extractall(work, filter="data")
+        paths = [str(Path(work) / "opt" / part) for part in ("kai-solver", "packages")]
+        places = {"PYTHONPATH": os.pathsep.join(paths), "KAI_SOLVER_KERNELS": str(root / "opt" / "kernels")}
+        env = {"PATH": os.environ.get("PATH", ""), "PYTHONDONTWRITEBYTECODE": "1", "PYTHONHASHSEED": "0"}
+        _run([sys.executable, "-P", "-m", "kai_solver.compiled"], root, env=env | places)
+    return []
+
+
 def _compile(folder: Path, shown: str) -> None:
     """Compile modules, so that no start of a container has to; what is compiled depends on the source alone."""
     words = ["-q", "-j", "1", "--invalidation-mode", "unchecked-hash", "-s", str(folder), "-p", shown, str(folder)]
@@ -301,7 +316,9 @@ def _layout(folder: Path, layers: Iterable[Layer], plain: Iterable[bytes], epoch
         "os": "linux",
         "config": CONFIG | {"Labels": {"org.opencontainers.image.version": _version()}},
         "rootfs": {"type": "layers", "diff_ids": [_digest(layer) for layer in plain]},
-        "history": [{"created": created, "created_by": name} for name in ("debian.txt", "install.sh", "kai-solver")],
+        "history": [
+            {"created": created, "created_by": name} for name in ("debian.txt", "install.sh", "kai-solver", "kernels")
+        ],
     }
     manifest = {
         "schemaVersion": 2,

@@ -5,6 +5,7 @@ from typing import Annotated
 import typer
 
 from kai_solver.cli.bench import bench
+from kai_solver.cli.compile import compile_kernels
 from kai_solver.cli.conformance import conformance
 from kai_solver.cli.controller import controller
 from kai_solver.cli.convert import convert
@@ -73,6 +74,7 @@ app.command("topology", short_help="Show racks, blocks and cliques with what is 
 app.command("convert", short_help="Write an instance in another form.")(convert)
 app.command("devices", short_help="Choose GPUs of a node by their links.")(devices)
 app.command("controller", short_help="Schedule a Kubernetes cluster.")(controller)
+app.command("compile", short_help="Compile what decides large clusters.")(compile_kernels)
 app.command("conformance", short_help="Run behaviour cases.")(conformance)
 app.command("simulate", short_help="Replay a workload in simulated time.")(simulate)
 experiment.command("nvlink")(nvlink)

@@ -96,13 +96,17 @@ def decide(
 
     ``child``: a solver process that was started already.
     """
+    from kai_solver import compiled
     from kai_solver.cli.progress import ProgressLine
     from kai_solver.engine import Engine
 
+    snapshot = request.loaded.snapshot
+    if compiled.is_wanted(len(snapshot.nodes)) and not compiled.is_cached() and not quiet:
+        complain("large clusters are decided faster by compiled kernels: `kai-solver compile` makes them, once")
     with ProgressLine(quiet=quiet) as progress, Engine(request.model, child=child) as engine:
         engine.wait()
         return engine.cycle(
-            request.loaded.snapshot,
+            snapshot,
             budget_s=request.budget_s,
             seed=seed,
             progress=progress,

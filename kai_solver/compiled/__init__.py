@@ -1,53 +1,67 @@
 """Functions over plain arrays (kernels) that run as Python, or compiled by numba with the same result.
 
-A kernel is written once, as a Python function over numpy arrays, numbers and named tuples of them. Until `load` is
-called it runs as what it is, so a small instance never imports numba. Afterwards each call of an `entry` runs compiled
+A kernel is written once, as a Python function over numpy arrays, numbers and named tuples of them. It runs as what it
+is until kernels are loaded, so a small instance never imports numba. Afterwards each call of an `entry` runs compiled
 code. Kernels call other kernels, and nothing else of ours.
 
-What numba compiled is kept in a folder whose name has the versions and the text of all kernels in it: what was
-compiled from other text is never found. The code is for a generic CPU, since the folder may come with an image that
-was built on another machine.
+What numba compiled is kept in one file (`kept`), whose name has the versions and the text of all kernels in it: what
+was compiled from other text is never found. The code is for a generic CPU, since the file may come with an image that
+was built on another machine. ``kai-solver compile`` makes the file. A cycle only reads it, and decides by the
+uncompiled functions where it is not there.
 """
 
 import functools
 import hashlib
 import importlib
 import importlib.metadata
+import importlib.util
 import os
+import pickle
+import platform
 import sys
-from collections.abc import Callable, Sequence
+import threading
+from collections.abc import Callable
 from pathlib import Path
-from types import ModuleType
 from typing import Any, Final, ParamSpec, TypeVar, cast
+
+from kai_solver.compiled import kept
+from kai_solver.errors import InputError, InternalError
+from kai_solver.errors.barrier import caught
 
 P = ParamSpec("P")
 R = TypeVar("R")
 
 MODULES: Final[tuple[str, ...]] = ()
 """Modules with kernels."""
-CACHE_VARIABLE: Final = "KAI_SOLVER_KERNELS"
+FOLDER_VARIABLE: Final = "KAI_SOLVER_KERNELS"
 """Names the folder for compiled kernels; ``~/.cache/kai-solver/kernels`` where it is not set."""
-MARKER: Final = "complete"
+LARGE_NODES: Final = 400
+"""Nodes of a cluster from which on kernels are loaded: importing numba and reading them takes 0.9 s of CPU once."""
 
+_CPU = "generic"
 _kernels: list[Callable[..., Any]] = []
 _warm_ups: dict[Callable[..., Any], Callable[[], Any]] = {}
 _compiled: dict[Callable[..., Any], Callable[..., Any]] = {}
+_lock = threading.Lock()
+_broken: set[Path] = set()
+"""Files that could not be loaded."""
 
 
 def kernel(function: Callable[P, R]) -> Callable[P, R]:
     """Register a function that kernels call. It stays a plain Python function."""
-    _kernels.append(function)
+    _kernels.append(_of_a_module(function))
     return function
 
 
 def entry(warm_up: Callable[[], Any]) -> Callable[[Callable[P, R]], Callable[P, R]]:
-    """Register a function that other code calls: compiled once `load` was called, and as Python before.
+    """Register a function that other code calls: compiled once kernels are loaded, and as Python before.
 
-    ``warm_up`` calls it once, on arrays as small as can be and of the types that it will get: numba compiles it so.
+    ``warm_up`` calls it once, on arrays as small as can be and of the types that it will get: numba compiles it for
+    those, and types that do not convert to them raise TypeError once it is loaded.
     """
 
     def register(function: Callable[P, R]) -> Callable[P, R]:
-        _warm_ups[function] = warm_up
+        _warm_ups[_of_a_module(function)] = warm_up
 
         @functools.wraps(function)
         def call(*args: P.args, **kwargs: P.kwargs) -> R:
@@ -58,37 +72,80 @@ def entry(warm_up: Callable[[], Any]) -> Callable[[Callable[P, R]], Callable[P, 
     return register
 
 
+def is_wanted(nodes: int) -> bool:
+    """Whether a cycle of a cluster with so many nodes should run compiled."""
+    return bool(MODULES) and nodes >= LARGE_NODES
+
+
 def is_loaded() -> bool:
     """Whether entries run compiled."""
     return bool(_compiled)
 
 
 def is_cached() -> bool:
-    """Whether `load` takes a quarter of a second, and not half a minute."""
-    return (folder() / MARKER).exists()
+    """Whether compiled kernels of this version are there, so that loading takes a second and not half a minute."""
+    try:
+        return kept.read(file()) is not None
+    except InputError:
+        return False
 
 
 def folder() -> Path:
-    """Where what was compiled from these kernels is kept."""
-    base = os.environ.get(CACHE_VARIABLE) or Path.home() / ".cache" / "kai-solver" / "kernels"
-    return Path(base) / _key()
+    """Where compiled kernels are kept.
+
+    Raises
+    ------
+    InputError
+        The variable is not set, and there is no home.
+    """
+    stated = os.environ.get(FOLDER_VARIABLE)
+    if stated:
+        return Path(stated)
+    try:
+        return Path.home() / ".cache" / "kai-solver" / "kernels"
+    except RuntimeError:
+        cure = f"Set {FOLDER_VARIABLE} to a folder"
+        raise InputError("there is no home folder to keep compiled kernels in", cure=cure) from None
+
+
+def file() -> Path:
+    """The file in `folder` for kernels of this version."""
+    return folder() / _name()
 
 
 def load() -> None:
-    """Compile all kernels, or read them from the folder; entries run compiled from now on."""
-    if _compiled:
-        return
-    where = folder()
-    where.mkdir(parents=True, exist_ok=True)
-    numba = _numba(where)
-    _modules()
-    for function in _kernels:
-        numba.extending.register_jitable(function)
-    found = {function: numba.njit(cache=True, nogil=True)(function) for function in _warm_ups}
-    _compiled.update(found)
-    for warm_up in _warm_ups.values():
-        warm_up()
-    (where / MARKER).touch()
+    """Read compiled kernels, or compile them; entries run compiled from now on."""
+    if not load_kept():
+        with _lock:
+            _compile()
+
+
+def load_kept() -> bool:
+    """Let entries run compiled if compiled kernels are kept; whether they do. Never compiles, and never raises."""
+    with _lock:
+        try:
+            return bool(_compiled) or _load_kept()
+        except InputError:  # There is no folder.
+            return False
+        except Exception as error:
+            caught("running", "compiled kernels", error)
+            return False
+
+
+def compile_all() -> Path:
+    """Compile all kernels and keep them; the file.
+
+    Raises
+    ------
+    InputError
+        They cannot be kept.
+    """
+    where = file()
+    kept.check_place(where)
+    with _lock:
+        data = _compile()
+    kept.write(where, data)
+    return where
 
 
 def unload() -> None:
@@ -96,23 +153,90 @@ def unload() -> None:
     _compiled.clear()
 
 
-def _numba(where: Path) -> Any:
+def _of_a_module(function: Callable[P, R]) -> Callable[P, R]:
+    if function.__module__ not in MODULES:
+        raise InternalError(f"{function.__module__} has a kernel, {function.__name__}, and is not in compiled.MODULES")
+    return function
+
+
+def _load_kept() -> bool:
+    where = file()
+    data = None if where in _broken else kept.read(where)
+    if data is None:
+        return False
+    try:
+        numba = _numba()
+        found, dispatchers = pickle.loads(data), _dispatchers(numba)  # noqa: S301 - as trusted as the code beside it
+        for function, dispatcher in dispatchers.items():
+            dispatcher.targetctx.refresh()  # Makes what compiled code refers to known.
+            for parts in found[_path(function)]:
+                result = numba.core.compiler.CompileResult._rebuild(dispatcher.targetctx, *parts)  # noqa: SLF001
+                dispatcher.add_overload(result)
+            dispatcher.disable_compile()
+    except Exception:
+        _broken.add(where)
+        raise
+    _compiled.update(dispatchers)
+    return True
+
+
+def _compile() -> bytes:
+    """Let entries run compiled; what was compiled, to be kept."""
+    numba = _numba()
+    if numba.config.CPU_NAME != _CPU:
+        raise InternalError("numba was imported before, for this CPU alone: what it compiles cannot be kept")
+    dispatchers = _dispatchers(numba)
+    _compiled.update(dispatchers)
+    try:
+        for warm_up in _warm_ups.values():
+            warm_up()
+    except BaseException:
+        _compiled.clear()
+        raise
+    found = {}
+    for function, dispatcher in dispatchers.items():
+        dispatcher.disable_compile()
+        found[_path(function)] = [_parts(result) for result in dispatcher.overloads.values()]
+    return cast("bytes", numba.core.serialize.dumps(found))
+
+
+def _dispatchers(numba: Any) -> dict[Callable[..., Any], Any]:
+    """For each entry numba's function that calls compiled code by the types of the arguments."""
+    for name in MODULES:
+        importlib.import_module(name)
+    while _kernels:
+        numba.extending.register_jitable(_kernels.pop())
+    return {function: numba.njit(nogil=True)(function) for function in _warm_ups}
+
+
+def _parts(result: Any) -> tuple[Any, ...]:
+    """Compiled code as numba's own cache writes it, but for the note on types, which names folders."""
+    library, described, environment, signature, is_object_mode, lifted, _note, *rest = result._reduce()  # noqa: SLF001
+    return library, described, environment, signature, is_object_mode, lifted, "", *rest
+
+
+def _numba() -> Any:
     """The library, set up before its first import: it reads its settings then."""
-    os.environ["NUMBA_CPU_NAME"] = "generic"
-    os.environ["NUMBA_CPU_FEATURES"] = ""
-    os.environ["NUMBA_CACHE_DIR"] = str(where)
-    return importlib.import_module("numba")
+    stated = {"NUMBA_CPU_NAME": _CPU, "NUMBA_CPU_FEATURES": ""}
+    before = {name: os.environ.get(name) for name in stated}
+    os.environ.update(stated)
+    try:
+        return importlib.import_module("numba")
+    finally:
+        for name, value in before.items():
+            os.environ.pop(name) if value is None else os.environ.update({name: value})
 
 
-def _modules() -> Sequence[ModuleType]:
-    return [importlib.import_module(name) for name in MODULES]
+def _path(function: Callable[..., Any]) -> str:
+    return f"{function.__module__}.{function.__qualname__}"
 
 
 @functools.cache
-def _key() -> str:
+def _name() -> str:
     digest = hashlib.sha256()
-    for module in _modules():
-        digest.update(Path(cast("str", module.__file__)).read_bytes())
-    version = importlib.metadata.version
-    names = f"py{sys.version_info.major}.{sys.version_info.minor}-numba{version('numba')}-numpy{version('numpy')}"
-    return f"{names}-{digest.hexdigest()[:16]}"
+    for module in (__name__, *MODULES):
+        spec = importlib.util.find_spec(module)
+        digest.update(Path(cast("str", cast("Any", spec).origin)).read_bytes())
+    versions = "-".join(f"{name}{importlib.metadata.version(name)}" for name in ("numba", "llvmlite", "numpy"))
+    python = f"py{sys.version_info.major}.{sys.version_info.minor}-{platform.system()}-{platform.machine()}"
+    return f"{python}-{versions}-{digest.hexdigest()[:16]}.kernels".lower()

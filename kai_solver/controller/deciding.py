@@ -7,6 +7,7 @@ from typing import Self
 
 import structlog
 
+from kai_solver.controller.compiling import Compiling
 from kai_solver.domain import Plan, Snapshot, SolverModel
 from kai_solver.engine import Engine
 from kai_solver.engine.progress import Fault, OnSlow
@@ -33,6 +34,8 @@ class Decider:
         Called with every failure of the solver.
     on_slow
         Receives gangs whose turns left others no time.
+    compiling
+        Loads kernels before a cycle, or begins to compile them; None: those that are there are used.
 
     Raises
     ------
@@ -47,12 +50,14 @@ class Decider:
         on_fault: Callable[[Fault], None] | None = None,
         on_slow: OnSlow | None = None,
         monotonic: Callable[[], float] = time.monotonic,
+        compiling: Compiling | None = None,
     ) -> None:
         self._name = model
         self._budget_s = budget_s
         self._on_fault = on_fault
         self._on_slow = on_slow
         self._monotonic = monotonic
+        self._compiling = compiling
         self._stack = ExitStack()
         self._looked_s = monotonic()
         self.model: SolverModel = load_model(model)
@@ -64,6 +69,8 @@ class Decider:
 
     def __exit__(self, *_: object) -> None:
         self._stack.close()
+        if self._compiling is not None:
+            self._compiling.close()
 
     @property
     def budget_s(self) -> float:
@@ -78,6 +85,8 @@ class Decider:
     def __call__(self, snapshot: Snapshot) -> Plan:
         """A checked plan."""
         self._refresh()
+        if self._compiling is not None:
+            self._compiling(len(snapshot.nodes))
         return self._engine.cycle(snapshot, budget_s=self.budget_s, on_fault=self._on_fault, on_slow=self._on_slow)
 
     def _refresh(self) -> None:

@@ -214,6 +214,10 @@ class ControllerSettings(BaseSettings):
     )
     model: str = Field(default="default", description="Solver model: the name of a shipped one, or a TOML file.")
     budget: Seconds | None = Field(default=None, description="Seconds for one decision; empty: the model's.")
+    compile_kernels: bool = Field(
+        default=True,
+        description="Compile what decides large clusters in a process of its own, where the image does not have it.",
+    )
     period: Seconds = Field(default=1.0, description="From the begin of one cycle to that of the next, at least.")
     settle: Seconds = Field(
         default=0.05, description="Wait after the first news, so that what comes together is decided together."

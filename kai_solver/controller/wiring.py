@@ -26,6 +26,7 @@ from kai_solver.cluster.store import Store
 from kai_solver.cluster.timing import TimedApi
 from kai_solver.cluster.view import FIELDS, View
 from kai_solver.controller.apart import Apart
+from kai_solver.controller.compiling import Compiling
 from kai_solver.controller.deciding import Decider
 from kai_solver.controller.endings import Endings
 from kai_solver.controller.gauges import ClusterGauges
@@ -139,7 +140,9 @@ def wire(api: Api, settings: ControllerSettings, reporters: tuple[Reporter, ...]
     keys = _keys(api.within(ASKED_S), settings, fence, clock)
     view = _view(known, before, evictor, settings, keys.signer, shields)
     quarantine = Quarantine(clock, report=metrics.quarantined.set)
-    decider = Decider(settings.model, settings.budget, functools.partial(_note_fault, metrics), on_slow=quarantine.slow)
+    compiling = Compiling(metrics.compiled.set, may_compile=settings.compile_kernels)
+    note_fault = functools.partial(_note_fault, metrics)
+    decider = Decider(settings.model, settings.budget, note_fault, quarantine.slow, compiling=compiling)
     sizes = {**dict(settings.workers), "patient": settings.workers.waits, "evictions": settings.workers.writes}
     pools = Pools(**{name: ThreadPoolExecutor(size, name) for name, size in sizes.items()})
     report, pool = Reporters(), settings.node_pool or "default"

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any, Self
 
-from kai_solver import __version__
+from kai_solver import __version__, compiled
 from kai_solver.actions import Actions, Answer
 from kai_solver.actions.sparing import spare
 from kai_solver.bounds.outlook import outlook_of
@@ -133,6 +133,8 @@ def cycle(
         run.explain = explain
         return run
 
+    if compiled.is_wanted(len(snapshot.nodes)):
+        compiled.load_kept()  # Once a process, as imports; not in the budget.
     with _without_collection():
         if child is not None or not model.search.enabled:
             return decided(run_of, snapshot, seconds, child, memo, on_slow)

@@ -104,6 +104,7 @@ class Metrics:
         self.quarantined = self._gauge(
             "solver_quarantined_gangs", "Gangs in quarantine: decisions leave them out for a while."
         )
+        self.compiled = self._gauge("solver_compiled", "1 where cycles of a large cluster run compiled kernels.")
         self.proofs = self._gauge("solver_pending_gangs", "Gangs that wait, by the state of their proof.", "proof")
         self.free_block = self._gauge(
             "solver_largest_free_block_gpus", "Most free GPUs in one row on the node.", "node"

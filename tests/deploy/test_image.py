@@ -159,6 +159,14 @@ print(status["CapEff"].strip(), status["CapPrm"].strip())
     assert python(built, code).split() == ["65532", "65532", "False", *["30"] * 4, "0" * 16, "0" * 16]
 
 
+def test_its_kernels_are_compiled_and_can_be_read(built: Path) -> None:
+    code = """
+from kai_solver import compiled
+print(compiled.folder(), compiled.is_cached(), compiled.load_kept(), compiled.is_loaded() == bool(compiled.MODULES))
+"""
+    assert python(built, code).split() == ["/opt/kernels", "True", "True", "True"]
+
+
 def test_every_module_of_ours_can_be_imported(built: Path) -> None:
     """So nothing that it needs is missing; what is extra may be, and says so."""
     code = """

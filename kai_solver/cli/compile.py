@@ -1,0 +1,45 @@
+"""``kai-solver compile``: machine code for large clusters, once."""
+
+import time
+from typing import Annotated
+
+import typer
+
+from kai_solver.cli.exits import Exit, guarded
+
+
+@guarded
+def compile_kernels(
+    check: Annotated[
+        bool, typer.Option("--check", help="Only say whether they are compiled; exit code 1 where they are not.")
+    ] = False,
+    again: Annotated[bool, typer.Option("--again", help="Compile also where that was done before.")] = False,
+) -> Exit:
+    """Compile the kernels that decide large clusters to machine code, and keep them in a file.
+
+    It takes about half a minute, once for each version of kai-solver. Without it every command works, and decides
+    large clusters slower; small ones never use compiled kernels. The file runs on every CPU of this architecture. It is
+    in ~/.cache/kai-solver/kernels, or in the folder that the environment variable KAI_SOLVER_KERNELS names; at run
+    time that folder is only read.
+
+    \b
+    Examples:
+      kai-solver compile                                        a second time it does nothing
+      kai-solver compile --check && echo ready
+      KAI_SOLVER_KERNELS=/opt/kernels kai-solver compile        for an image, which sets the same variable
+
+    Exit code 1: with --check, they are not compiled.
+    """
+    from kai_solver import compiled
+
+    where = compiled.file()
+    if compiled.is_cached() and not again:
+        typer.echo(f"compiled before: {where}")
+        return Exit.FINE
+    if check:
+        typer.echo(f"not compiled: there is no {where}, or it is not whole")
+        return Exit.FINDINGS
+    began_s = time.perf_counter()
+    compiled.compile_all()
+    typer.echo(f"compiled in {time.perf_counter() - began_s:.1f} s: {where}")
+    return Exit.FINE
