@@ -153,16 +153,25 @@ ProofState = Literal["proven", "unknown", "unasked"]
 
 @dataclass(frozen=True, slots=True)
 class Proof:
-    """Whether it is proven that no allowed plan runs the gang beside all that were admitted before it.
+    """Whether it is proven that no allowed plan runs the gang beside others that are admitted.
 
-    ``unknown``: the budget ended; ``unasked``: the model has no oracle that could say. ``minimal``: without any one
-    element of ``blocking``, what is left of it proves nothing; else it is the smallest set that was found.
+    Attributes
+    ----------
+    state
+        ``unknown``: the budget ended; ``unasked``: the model has no oracle that could say.
+    minimal
+        Without any one element of ``blocking``, what is left of it proves nothing; else it is the smallest set that was
+        found.
+    beside
+        Which others: ``earlier``, those admitted before it; ``plan``, all that the plan admits, since some action was
+        asked once more at the end.
     """
 
     state: ProofState
     method: str = ""
     blocking: tuple[Blocker, ...] = ()
     minimal: bool = False
+    beside: Literal["earlier", "plan"] = "earlier"
 
 
 @dataclass(slots=True, unsafe_hash=True)

@@ -131,15 +131,17 @@ class BlockerDoc(_Part):
 
 
 class ProofDoc(_Part):
-    """Whether it is proven that no allowed plan runs the gang beside those admitted before it.
+    """Whether it is proven that no allowed plan runs the gang beside others that are admitted.
 
-    ``minimal``: nothing of ``blocking`` can be left out; else it is the smallest set that was found.
+    ``minimal``: nothing of ``blocking`` can be left out; else it is the smallest set that was found. ``beside``: those
+    admitted before it, or all that the plan admits.
     """
 
     state: Literal["proven", "unknown", "unasked"]
     method: str = ""
     blocking: tuple[BlockerDoc, ...] = ()
     minimal: bool = False
+    beside: Literal["earlier", "plan"] = "earlier"
 
 
 class QueueDetailsDoc(_Part):
@@ -406,7 +408,8 @@ def _pending(pending: Pending) -> dict[str, Any]:
             "method": pending.proof.method,
             "blocking": [_blocker(blocker) for blocker in pending.proof.blocking],
             "minimal": pending.proof.minimal,
-        },
+        }
+        | ({"beside": pending.proof.beside} if pending.proof.beside != "earlier" else {}),
         "fit_errors": [_without_empty(asdict(error)) for error in pending.fit_errors],
     }
 
@@ -428,4 +431,4 @@ def _fit_error(doc: FitErrorDoc) -> FitError:
 
 def _proof(doc: ProofDoc) -> Proof:
     blocking = tuple(Blocker(b.kind, b.name, b.need, b.have, b.where, b.resource, b.short) for b in doc.blocking)
-    return Proof(doc.state, doc.method, blocking, doc.minimal)
+    return Proof(doc.state, doc.method, blocking, doc.minimal, doc.beside)

@@ -8,7 +8,7 @@ Source: docs/kai-behaviour.md#reasons.
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, Literal
 
 from kai_solver.domain import (
     Action,
@@ -47,6 +47,9 @@ _BLOCKED_BY = {
     Reason.QUEUE_DOES_NOT_EXIST: "no such queue",
 }
 """What blocks gangs that no action is asked for, in few words: the message says it in full."""
+
+_BESIDE = {"earlier": "what was admitted before it", "plan": "all that this plan admits"}
+"""What a proof is relative to."""
 
 _POD = re.compile(r"\{pod:(\d+)\}")
 
@@ -153,9 +156,14 @@ def _pending(
         problem.gangs[gang].gang.key,
         delay.reason,
         _with_names(problem, gang, pods, "\n".join((message, *held))),
-        Proof(state, "; ".join(methods) + hurried, blocking, minimal and state == "proven"),
+        Proof(state, "; ".join(methods) + hurried, blocking, minimal and state == "proven", _beside(actions)),
         tuple(_errors(problem, outcome, gang, actions, names)),
     )
+
+
+def _beside(actions: Mapping[Action, Refusal]) -> Literal["earlier", "plan"]:
+    """A proof that any action has from the end of the cycle is beside all that the plan admits."""
+    return "plan" if any(refusal.proof.beside == "plan" for refusal in actions.values()) else "earlier"
 
 
 def blocking_set(refusals: Iterable[Refusal]) -> tuple[tuple[Blocker, ...], bool]:
@@ -248,7 +256,7 @@ def pending_text(pending: Pending) -> str:
     lines = [short_message(pending.fit_errors)] if pending.fit_errors else []
     lines += [line for line in more.strip().splitlines() if line.strip(" .")]
     if pending.proof.state == "proven" and pending.proof.method:
-        lines.append("Proven: no allowed plan runs it beside what was admitted before it.")
+        lines.append(f"Proven: no allowed plan runs it beside {_BESIDE[pending.proof.beside]}.")
     return "\n".join(lines)
 
 

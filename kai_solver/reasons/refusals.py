@@ -6,6 +6,7 @@ Texts hold ``{gang}`` and ``{pod:i}`` for names: ``pending.py`` puts them in.
 """
 
 from collections import Counter
+from dataclasses import replace
 
 from kai_solver.domain import (
     Blocker,
@@ -235,7 +236,7 @@ def shortage(state: State, placer: Placer, unit: AllocationUnit, proof: Proof) -
     if tried.stuck is not None and _without_gpus(state, tried.stuck):
         lines.append(_NO_GPUS.format(name=" or ".join(state.problem.policy.gpu_resources)))
     blocking = blocking or tuple(_blocker(text, count, total) for text, count in tried.nodes.most_common())
-    return Refusal(reason, "\n".join(lines), Proof(proof.state, proof.method, blocking), tried.errors)
+    return Refusal(reason, "\n".join(lines), replace(proof, blocking=blocking), tried.errors)
 
 
 _NO_GPUS = "No node advertises {name}: install the device plugin, or the GPU operator, on the nodes that have GPUs"

@@ -83,10 +83,12 @@ class Question:
         return frozenset(u for u in last if u in self.eligible and pool.units[u].is_core)
 
     def _disturbed(self) -> frozenset[int]:
-        pool = self.outcome.pool
+        """Units of which any pod left or moved: after the stages, the first of a unit may be home and others not."""
+        pool, gone = self.outcome.pool, self.state.gone
         if pool is None:
             return frozenset()
-        return frozenset(filter(pool.is_disturbed, self.model_input.units_of(self.outcome.admissions)))
+        units = self.model_input.units_of(self.outcome.admissions)
+        return frozenset(unit for unit in units if not gone.isdisjoint(pool.units[unit].pods))
 
     def _has_loose_parts(self) -> bool:
         """Reclaim tests pods of a gang as one allocation unit: which, the model says only where they cost the same."""

@@ -227,19 +227,32 @@ def _seatings(row: tuple[int, ...], pod: Pod) -> Iterator[tuple[int, ...]]:
 
 
 class Rules:
-    """What each action may do for one pending gang, by the rules alone."""
+    """What each action may do for one pending gang, by the rules alone.
 
-    def __init__(self, snapshot: Snapshot, gang: Gang, admitted: Sequence[Gang] = ()) -> None:
+    ``gone``: those that were evicted for ``admitted``; ``moved``: those that run, and may be anywhere.
+    """
+
+    def __init__(
+        self,
+        snapshot: Snapshot,
+        gang: Gang,
+        admitted: Sequence[Gang] = (),
+        gone: Sequence[Gang] = (),
+        moved: Sequence[Gang] = (),
+    ) -> None:
         self.snapshot = snapshot
         self.gang = gang
         self.admitted = admitted
+        self.moved = moved
         self.problem: Problem = build_problem(snapshot)
         self.puzzle = Puzzle(snapshot)
-        self.running = [g for g in snapshot.gangs if any(pod.node for pod in g.pods)]
+        self.running = [g for g in snapshot.gangs if any(pod.node for pod in g.pods) and g not in gone]
         self.allocated = [list(row) for row in self.problem.allocated]
         self.fixed = [list(row) for row in self.problem.allocated_fixed]
         for other in admitted:
             self._add(other, +1)
+        for other in gone:
+            self._add(other, -1)
 
     def _charge(self, gang: Gang) -> tuple[int, int, int]:
         return (
@@ -262,7 +275,7 @@ class Rules:
     def can(self, action: Action) -> bool:
         """Is there any allowed way to run the gang on this action?"""
         if action is Action.ALLOCATE:
-            return self._within_caps(()) and self.puzzle.fits(self.running, [*self.admitted, self.gang])
+            return self._within_caps(()) and self._fits(self.running, [*self.admitted, self.gang])
         if action is Action.CONSOLIDATION:
             return self._can_consolidate()
         if action is Action.RECLAIM and self._may_not_reclaim():
@@ -281,7 +294,11 @@ class Rules:
             return False
         stay = [g for g in self.running if not g.preemptible]
         move = [g for g in self.running if g.preemptible]
-        return self._within_caps(()) and self.puzzle.fits(stay, [*move, *self.admitted, self.gang])
+        return self._within_caps(()) and self._fits(stay, [*move, *self.admitted, self.gang])
+
+    def _fits(self, stay: Sequence[Gang], loose: Sequence[Gang]) -> bool:
+        moved = [gang for gang in stay if gang in self.moved]
+        return self.puzzle.fits([gang for gang in stay if gang not in moved], [*moved, *loose])
 
     def _may_not_reclaim(self) -> bool:
         return self._right().refusal(self.fixed, preemptible=self.gang.preemptible) is not None
@@ -302,7 +319,7 @@ class Rules:
         rest = [g for g in eligible if g not in victims]
         may_move = self.snapshot.policy.consolidating_reclaim
         stay = [g for g in self.running if g not in victims and not (may_move and g in rest)]
-        return self.puzzle.fits(stay, [*(rest if may_move else []), *self.admitted, self.gang])
+        return self._fits(stay, [*(rest if may_move else []), *self.admitted, self.gang])
 
     def _is_fair(self, victims: Sequence[Gang]) -> bool:
         return any(self._is_fair_in(order) for order in permutations(victims))
