@@ -19,10 +19,10 @@ if TYPE_CHECKING:
 @guarded
 def explain(
     instance: Annotated[
-        Path, typer.Argument(help="Instance, in any form that `solve` takes; with --server the pod, namespace/name.")
+        Path, typer.Argument(help="Instance, in any form that `solve` takes; with --server what GANG says.")
     ],
     gang: Annotated[
-        str | None, typer.Argument(help="Gang as namespace/name, or its name alone; none: every pending gang.")
+        str | None, typer.Argument(help="Name of a gang, pod or workload, or how it begins; none: every pending gang.")
     ] = None,
     server: Annotated[
         str | None, typer.Option("--server", help="Ask a running controller about a pod: http://localhost:8082.")
@@ -57,7 +57,7 @@ def explain(
     """
     if server is not None:
         if gang is not None or plan is not None:
-            raise InputError("with --server there is neither a gang nor a plan", cure="Name the pod alone")
+            raise InputError("with --server there is neither an instance nor a plan", cure="Name the gang or pod alone")
         return _ask(server, str(instance), token_file, as_json)
     from kai_solver.cli.inputs import read_request
     from kai_solver.modelfiles import load_model

@@ -1,6 +1,5 @@
 """Cycles in sentences for people: which pods start, leave and for which gang, move, or wait and why."""
 
-import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from itertools import groupby
@@ -8,8 +7,8 @@ from itertools import groupby
 from kai_solver.cli.console import counted
 from kai_solver.controller.loop import Cycle
 from kai_solver.domain import Plan
+from kai_solver.explain import short_name
 
-_GROUPED = re.compile(r"^pg-(.+)-[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}$")
 _LONGEST = 140
 _MOST_NODES = 4
 
@@ -85,8 +84,8 @@ def _nodes(names: Iterable[str]) -> str:
 
 
 def _short(gang: str) -> str:
-    """The workload's name: without the namespace, of which there is one only, and what our groupers put around it."""
-    return _GROUPED.sub(r"\1", gang.rpartition("/")[2])
+    """The workload's name, without the namespace: the demo has one only."""
+    return short_name(gang).rpartition("/")[2]
 
 
 def _first(message: str) -> str:

@@ -12,7 +12,8 @@ from kai_solver.cluster.resources import PODS
 from kai_solver.cluster.store import Store
 from kai_solver.controller.loop import Cycle, Evicted
 from kai_solver.controller.serving import Answer
-from kai_solver.explain import Explainer
+from kai_solver.errors import InputError
+from kai_solver.explain import Explainer, find_gang
 from kai_solver.kubeobjects import KubeSettings
 from kai_solver.kubeobjects.raw import parse_time_s
 
@@ -41,9 +42,9 @@ class Explaining:
         """Nothing."""
 
     def answer(self, query: Mapping[str, str], store: Store, kube: KubeSettings) -> Answer:
-        """The explanation of a pod's gang as JSON.
+        """The explanation of a gang as JSON: of a pod's, or of the one that `find_gang` finds.
 
-        400 where no pod is named or several fit, 404 where there is none or it is not ours to place, 503 where nothing
+        400 where nothing is named or several fit, 404 where there is none or it is not ours to place, 503 where nothing
         was decided about it yet.
         """
         name, cycle = query.get("pod", ""), self._cycle
@@ -52,14 +53,22 @@ class Explaining:
         if cycle is None:
             return _said(503, "nothing is decided yet: the first cycle has not ended. Ask again in a moment")
         keys = _keys(store, query.get("namespace", ""), name)
-        if len(keys) != 1:
-            return (
-                _none(name, query, store) if not keys else _said(400, f"several pods are named {name}: {_list(keys)}")
-            )
+        if len(keys) > 1:
+            return _said(400, f"several pods are named {name}: {_list(keys)}")
+        if not keys:
+            return self._by_name(cycle, "/".join(filter(None, (query.get("namespace", ""), name))))
         gang = next((gang.key for gang in cycle.snapshot.gangs if any(pod.key == keys[0] for pod in gang.pods)), "")
         if not gang:
             return _not_decided(keys[0], store.get(PODS, keys[0]) or {}, cycle, kube)
         return Answer(200, orjson.dumps(self._explain(cycle, gang)), "application/json")
+
+    def _by_name(self, cycle: Cycle, name: str) -> Answer:
+        """No pod has this name: a gang or a workload, or the beginning of a name."""
+        try:
+            gang = find_gang(cycle.snapshot, name)
+        except InputError as error:
+            return _said(404, str(error))
+        return Answer(200, orjson.dumps(self._explain(cycle, gang.key)), "application/json")
 
     def _explain(self, cycle: Cycle, gang: str) -> dict[str, object]:
         """One at a time: what is worked out for the first request about a cycle serves the next ones, too."""
@@ -75,14 +84,6 @@ def _keys(store: Store, namespace: str, name: str) -> list[str]:
     if namespace:
         return [f"{namespace}/{name}"] if store.get(PODS, f"{namespace}/{name}") is not None else []
     return [key for key in map(key_of, store.all(PODS)) if key.rpartition("/")[2] == name]
-
-
-def _none(name: str, query: Mapping[str, str], store: Store) -> Answer:
-    namespace = query.get("namespace", "")
-    where = f"in namespace {namespace}" if namespace else "in any namespace"
-    like = [key for key in map(key_of, store.all(PODS)) if key.rpartition("/")[2].startswith(name)]
-    like = [key for key in like if not namespace or key.startswith(f"{namespace}/")]
-    return _said(404, f"there is no pod {name} {where}" + (f". Pods that begin so: {_list(like)}" if like else ""))
 
 
 def _not_decided(key: str, pod: Object, cycle: Cycle, kube: KubeSettings) -> Answer:

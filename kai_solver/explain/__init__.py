@@ -4,9 +4,10 @@ from kai_solver.explain.aftermath import carried_out
 from kai_solver.explain.cures import Cure, cures
 from kai_solver.explain.domain_lines import DomainLine, domain_lines
 from kai_solver.explain.easing import eased
-from kai_solver.explain.explain import Explainer, explain_gang, find_gang
+from kai_solver.explain.explain import Explainer, explain_gang
 from kai_solver.explain.explanation import Explanation, NodeReason, PodFit, QueueLine
 from kai_solver.explain.gpu_boards import GpuBoard, GpuBoards, Holder
+from kai_solver.explain.names import find_gang, short_name
 from kai_solver.explain.queue_lines import fair_share_lines, queue_line
 
 __all__ = [
@@ -28,4 +29,5 @@ __all__ = [
     "fair_share_lines",
     "find_gang",
     "queue_line",
+    "short_name",
 ]

@@ -1,7 +1,6 @@
 """Why a gang waits, or what a plan does to it."""
 
 from kai_solver.domain import Gang, Plan, Snapshot
-from kai_solver.errors import InputError
 from kai_solver.explain.aftermath import carried_out
 from kai_solver.explain.changes import needed_changes
 from kai_solver.explain.cures import Replan, cures
@@ -10,6 +9,7 @@ from kai_solver.explain.explanation import Explanation, GangState
 from kai_solver.explain.fit_texts import kai_text, kubernetes_text
 from kai_solver.explain.gpu_boards import GpuBoards
 from kai_solver.explain.link_fit import link_fit
+from kai_solver.explain.names import find_gang
 from kai_solver.explain.node_fit import NodeFit
 from kai_solver.explain.queue_lines import chain_lines
 from kai_solver.problem import build_problem
@@ -18,7 +18,7 @@ from kai_solver.reasons.pending import scheduling_condition
 
 
 def explain_gang(snapshot: Snapshot, plan: Plan, gang: str) -> Explanation:
-    """Explain one gang: its key, or its bare name where only one gang bears it.
+    """Explain one gang, named as `find_gang` finds it.
 
     Raises
     ------
@@ -90,21 +90,3 @@ class Explainer:
         if any(move.pod in pods for move in self.plan.moves):
             return "moved"
         return "placed" if any(bind.pod in pods for bind in self.plan.binds) else "running"
-
-
-def find_gang(snapshot: Snapshot, name: str) -> Gang:
-    """The gang of this name, with its namespace or without.
-
-    Raises
-    ------
-    InputError
-        There is none, or there are several.
-    """
-    found = [gang for gang in snapshot.gangs if name in (gang.key, gang.name)]
-    exact = [gang for gang in found if gang.key == name]
-    if len(exact or found) == 1:
-        return (exact or found)[0]
-    if found:
-        keys = ", ".join(gang.key for gang in found)
-        raise InputError(f"several gangs are named {name!r}", cure=f"Choose one: {keys}")
-    raise InputError(f"there is no gang {name!r}", cure="Name it namespace/name, as `solve` prints it")

@@ -178,7 +178,7 @@ class Raw:
         return stamp
 
     def created_s(self, now_s: float) -> float:
-        """Epoch seconds of its creation; a manifest, which the API server has not stamped yet, is as new as ``now_s``."""
+        """Epoch seconds of its creation; a manifest, which no API server has stamped yet, is as new as ``now_s``."""
         stamp_s = self.time_s("metadata.creationTimestamp")
         return now_s if stamp_s is None else stamp_s
 

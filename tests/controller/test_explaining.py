@@ -130,8 +130,8 @@ def test_the_namespace_is_needed_only_where_names_meet(asked: Asked) -> None:
     ("query", "status", "words"),
     [
         ("", 400, "name the pod: /explain?namespace=team-a&pod=train-0"),
-        ("?pod=wai", 404, "there is no pod wai in any namespace. Pods that begin so: n/waits"),
-        ("?pod=waits&namespace=m", 404, "there is no pod waits in namespace m"),
+        ("?pod=wiats", 404, "there is no gang, pod or workload 'wiats'. Did you mean waits?"),
+        ("?pod=weits&namespace=n", 404, "there is no gang, pod or workload 'n/weits'. Did you mean n/waits?"),
     ],
 )
 def test_a_wrong_name_is_told(asked: Asked, query: str, status: int, words: str) -> None:
@@ -197,8 +197,8 @@ def test_the_command_prints_what_the_controller_says(asked: Asked) -> None:
 @pytest.mark.parametrize(
     ("words", "problem"),
     [
-        (["n/nobody", "--server", "{server}"], "there is no pod nobody in namespace n"),
-        (["n/waits", "again", "--server", "{server}"], "neither a gang nor a plan"),
+        (["n/nobody", "--server", "{server}"], "there is no gang, pod or workload 'n/nobody'"),
+        (["n/waits", "again", "--server", "{server}"], "neither an instance nor a plan"),
         (["n/waits", "--server", "localhost:1"], "is no address of a controller"),
         (["n/waits", "--server", "http://127.0.0.1:1"], "does not answer"),
     ],

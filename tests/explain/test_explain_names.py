@@ -1,0 +1,58 @@
+"""The gang that a name means."""
+
+from dataclasses import replace
+
+import pytest
+
+from kai_solver.domain import GpuRequest, Snapshot
+from kai_solver.errors import InputError
+from kai_solver.explain import find_gang, short_name
+from tests.explain.test_explain_gangs import gang, pod, snapshot
+
+UID = "038aea38-2cf5-4311-a865-9645b8548f73"
+
+
+def cluster() -> Snapshot:
+    train = gang(f"pg-train-llm-{UID}", pod("worker-0", GpuRequest(1)), pod("worker-1", GpuRequest(1)))
+    other = replace(gang("train-vision", pod("vision-0", GpuRequest(1))), namespace="other")
+    return snapshot(train, other)
+
+
+@pytest.mark.parametrize(
+    ("name", "found"),
+    [
+        (f"ns/pg-train-llm-{UID}", "ns/train-llm"),
+        (f"pg-train-llm-{UID}", "ns/train-llm"),
+        ("ns/train-llm", "ns/train-llm"),
+        ("train-llm", "ns/train-llm"),
+        ("train-l", "ns/train-llm"),
+        ("worker-1", "ns/train-llm"),
+        ("ns/worker-0", "ns/train-llm"),
+        ("work", "ns/train-llm"),
+        ("train-vision", "other/train-vision"),
+        ("other/", "other/train-vision"),
+    ],
+)
+def test_gangs_are_found_by_every_name_that_people_see(name: str, found: str) -> None:
+    assert short_name(find_gang(cluster(), name).key) == found
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("trian-vision", "Did you mean train-vision or vision-0?"),
+        ("other/train-visoin", "Did you mean other/train-vision?"),
+        ("train", "several gangs begin with 'train'"),
+        ("", "there is no gang, pod or workload ''"),
+        ("x" * 10_000, "namespace/name"),
+    ],
+)
+def test_a_name_that_fits_no_gang_or_several_gets_what_is_like_it(name: str, words: str) -> None:
+    with pytest.raises(InputError) as caught:
+        find_gang(cluster(), name)
+    assert words in str(caught.value)
+
+
+def test_names_of_people_are_kept() -> None:
+    assert short_name("ns/pg-mine") == "ns/pg-mine"
+    assert short_name("pg-mine-2") == "pg-mine-2"
