@@ -8,15 +8,17 @@ ACTIONS = (Action.ALLOCATE, Action.CONSOLIDATION, Action.RECLAIM, Action.PREEMPT
 
 RULES = {
     "ports": "host_ports",
-    "budgets": "disruption_budgets",
     "tenants": "one_tenant",
+    "affinity": "pod_relations",
+    "spread": "pod_relations.spread",
+    "budgets": "disruption_budgets",
     "gpurows": "gpu_rows",
     "spares": "spares",
     "numa": "numa_zones",
     "usercaps": "user_caps",
 }
 """Optional rules that ship, in the order in which they are asked: the name of each, which is that of its constraint
-family, and of its package ``kai_solver.rules.<package>``."""
+family, and of its package (or module of one) ``kai_solver.rules.<package>``."""
 
 RULE_GROUP = "kai_solver.rules"
 """Entry points of rules of other packages."""

@@ -5,7 +5,6 @@ from dataclasses import dataclass
 
 from kai_solver.explain.capacity_fit import Lack, lacks, request_words, room, shortage
 from kai_solver.explain.explanation import NodeReason, PodFit
-from kai_solver.predicates import PodAffinityIndex
 from kai_solver.problem import GangShape, Problem, Shape
 
 
@@ -31,7 +30,6 @@ class NodeFit:
     def __init__(self, after: Problem) -> None:
         self._after = after
         self._fits: dict[int, ShapeFit] = {}
-        self._others: PodAffinityIndex | None = None
 
     def gang(self, gang: GangShape) -> tuple[PodFit, ...]:
         """One entry for each kind of waiting pod of ``gang``."""
@@ -61,7 +59,7 @@ class NodeFit:
         counts: Counter[Lack] = Counter()
         places = fitting = 0
         shortages = []
-        others = dict(self._others_mind(shape, pod))
+        others: dict[int, str] = {}
         for rule in reversed(self._after.rules):
             others.update(rule.refusals(self._after, pod))
         for node in range(len(self._after.nodes)):
@@ -77,17 +75,6 @@ class NodeFit:
             NodeReason(n, kai, kubernetes) for (kai, kubernetes), n in sorted(counts.items(), key=_by_count)
         )
         return ShapeFit(reasons, places, fitting, min(shortages)[1] if shortages else "")
-
-    def _others_mind(self, shape: Shape, pod: int) -> dict[int, str]:
-        """By node, the rule between pods that keeps the pod off; nodes that no such rule closes are left out."""
-        if not shape.relates_to_pods and not shape.affinity_labels:
-            return {}
-        if self._others is None:
-            self._others = PodAffinityIndex(self._after.nodes, self._after.predicates)
-            for index, placed in enumerate(self._after.pods):
-                if self._after.pod_node[index] >= 0 and placed.status.holds_resources:
-                    self._others.place(placed, self._after.pod_node[index])
-        return self._others.reason_by_node(self._after.pods[pod])
 
 
 def required_pods(gang: GangShape) -> tuple[int, ...]:

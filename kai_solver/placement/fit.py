@@ -8,9 +8,8 @@ from numpy.typing import NDArray
 from kai_solver.planstate.linking import STEPS, Links
 from kai_solver.planstate.losses import Losses
 from kai_solver.planstate.state import State
-from kai_solver.predicates import affinity_score, spread_score
 from kai_solver.problem.capacity import MANY, fitting_beside_gpus
-from kai_solver.problem.rules import Ledger
+from kai_solver.problem.rules import Ledger, Weight, answering
 from kai_solver.units import CPU, GPU, MILLI, PODS
 from kai_solver.units.shares import WHOLE
 
@@ -63,6 +62,7 @@ class FitTable:
     def __init__(self, state: State) -> None:
         self.state = state
         self._same_room = state.problem.shapes.same_room
+        self._preferring = answering(state.rules, "preferences")
         self._counts: dict[int, _Counts] = {}
         outlook = state.problem.outlook
         self._losses = Losses(state, outlook) if outlook is not None else None
@@ -321,16 +321,16 @@ class FitTable:
 
     def _prefer(self, key: IntArray, shape: int, pod: int | None, candidates: BoolArray) -> None:
         """Take from ``key`` what the pod prefers, of the nodes themselves and of the pods there."""
-        problem, index = self.state.problem, self.state.affinity
-        constraints = problem.shapes.shapes[shape].constraints
-        if problem.predicates.has_preference(constraints):
-            key -= problem.predicates.preference(constraints, candidates) * _WISH
-        if index is None or pod not in problem.related:
-            return
-        if constraints.preferred_spread:
-            key -= spread_score(index, problem.pods[pod], candidates) * 2 * _WISH
-        key -= affinity_score(index, problem.pods[pod], candidates) * (RANKS * _RANK)
+        predicates, constraints = self.state.problem.predicates, self.state.problem.shapes.shapes[shape].constraints
+        if predicates.has_preference(constraints):
+            key -= predicates.preference(constraints, candidates) * _WISH
+        if pod is not None:
+            for rule in self._preferring:
+                for weight, points in rule.preferences(shape, pod, candidates):
+                    key -= points * _WEIGHTS[weight]
 
+
+_WEIGHTS = {Weight.NEIGHBOURS: RANKS * _RANK, Weight.NODES: _WISH, Weight.WORKLOAD: _LIKE}
 
 _NEVER = np.iinfo(np.int64).max
 """Key of a node that is not to be taken."""

@@ -20,7 +20,6 @@ from numpy.typing import NDArray
 from kai_solver.errors import InternalError
 from kai_solver.fairness import QueueOrder
 from kai_solver.planstate.devices import best_ones, choose_devices
-from kai_solver.planstate.neighbours import Neighbours, running_pods
 from kai_solver.planstate.overload import Overload
 from kai_solver.planstate.workload_spread import WorkloadSpread, admitting, is_kept
 from kai_solver.problem import Leaf, Problem
@@ -107,14 +106,13 @@ class State:
         self.order = QueueOrder(problem.queues, problem.share, problem.allocatable, problem.total)
         self.touched: list[int] = []
         self.journal: list[tuple[str, int, Place | None]] = []
-        self.beside = Neighbours(problem)
-        self.affinity, self.present = self.beside.affinity, self.beside.present
         self.workload_spread = WorkloadSpread(problem)
         ledgers = (facts.ledger(self) for facts in problem.rules)
         self.rules = tuple(ledger for ledger in ledgers if ledger is not None)
         self.granting = {rule.kind: rule for rule in self.rules if rule.grants}
         self.refusing = answering(self.rules, "refuses")
         self._counting = answering(self.rules, "join")
+        self._placing = answering(self.rules, "place")
         self.by_device = any(rule.by_device for rule in self.rules)
         self.overload = Overload(problem)
         self._plain: dict[int, bool] = {}
@@ -133,7 +131,6 @@ class State:
         beside it and that come later, or where an optional rule says so.
         """
         problem, shape = self.problem, self.problem.pod_shape[pod]
-        now = now and self.beside.may_start(pod, node)
         gpu = problem.shapes.shapes[shape].gpu
         now = now and all(rule.may_start(shape, pod, node) for rule in self.rules)
         parts = gpu.parts_on(problem.nodes[node].gpu_memory_mib) if gpu.devices else 0
@@ -202,6 +199,8 @@ class State:
         left = iter(pods)
         for node, count in zip(nodes, counts, strict=True):
             devices = self._take_whole(node, count * width) if width else ()
+            for rule in self._placing:
+                rule.place(shape, pods[0], node, count, +1, now=True)
             is_granted = any(rule.grants_at(node) for rule in self.granting.values())
             for number, pod in enumerate(islice(left, count)):
                 own = devices[number * width : (number + 1) * width]
@@ -218,12 +217,12 @@ class State:
         self.is_gone[victim] = self.is_out[victim] = True
         for rule in self.rules:
             rule.leave(self.problem.pod_shape[victim], victim, node, 1, +1)
-        self.beside.leave(victim)
         devices, grants = tuple(sorted(held_devices)), self._take_grants(pod, node, now=False)
         place = Place(node, devices, WHOLE if devices else 0, False, self.problem.charges[pod], grants)
         self.places[pod] = place
         self._join(pod, place.charge)
-        self.beside.come(pod, node, now=False)
+        for rule in self._placing:
+            rule.place(self.problem.pod_shape[pod], pod, node, 1, +1, now=False)
         self.journal += (("evict", victim, None), ("put", pod, place))
         self.touched.append(node)
 
@@ -261,10 +260,8 @@ class State:
 
     @cached_property
     def is_crossed(self) -> bool:
-        """True where running pods are where anti-affinity, or an optional rule, would not let new pods like them be."""
-        if any(rule.is_crossed(self.problem) for rule in self.problem.rules):
-            return True
-        return self.affinity is not None and running_pods(self.problem, leaving=False).is_crossed()
+        """True where running pods are where an optional rule would not let new pods like them be."""
+        return any(rule.is_crossed(self.problem) for rule in self.problem.rules)
 
     def lift(self, pod: int) -> None:
         """Take back the place that ``put`` gave."""
@@ -358,14 +355,12 @@ class State:
         self.places[pod] = place
         self.is_out[pod] = False
         self._join(pod, place.charge)
-        self.beside.come(pod, place.node, now=place.now)
 
     def _apply_lift(self, pod: int, place: Place) -> None:
         self._shift_placed(pod, place, +1)
         del self.places[pod]
         self.is_out[pod] = self.is_gone[pod]
         self._leave(pod, place.charge)
-        self.beside.do_not_come(pod, place.node, now=place.now)
 
     def _shift_placed(self, pod: int, place: Place, sign: int) -> None:
         """Give back (+1) or take (-1) what a pod with ``place`` holds of its node."""
@@ -381,7 +376,7 @@ class State:
             self.granting[name].take(node, grant, -sign, now=place.now)
         self._share(pod, node, place.devices, -sign, now=place.now)
         self.workload_spread.shift(pod, node, -sign)
-        for rule in self.rules:
+        for rule in self._placing:
             rule.place(self.problem.pod_shape[pod], pod, node, 1, -sign, now=place.now)
         self._note(node, gpus=bool(place.devices))
 
@@ -390,14 +385,12 @@ class State:
         self._shift_running(pod, +1)
         self.gone.add(pod)
         self.is_gone[pod] = self.is_out[pod] = True
-        self.beside.leave(pod)
 
     def _apply_restore(self, pod: int) -> None:
         self._join(pod, self.problem.charges[pod])
         self._shift_running(pod, -1)
         self.gone.discard(pod)
         self.is_gone[pod] = self.is_out[pod] = False
-        self.beside.stay(pod)
 
     def _shift_running(self, pod: int, sign: int) -> None:
         problem = self.problem
@@ -474,8 +467,6 @@ class State:
     def admitting(self, pod: int, allowed: BoolArray | None, *, unruled: bool = False) -> BoolArray | None:
         """``allowed`` (N,) without the nodes where other pods' places forbid this one; None: all nodes."""
         masks = [allowed] if allowed is not None else []
-        if self.affinity is not None and pod in self.problem.ruled:
-            masks.append(self.affinity.mask(self.problem.pods[pod]))
         for rule in self.rules:
             mask = rule.mask(self.problem.pod_shape[pod], pod)
             if mask is not None:
@@ -526,33 +517,16 @@ class State:
             if not self.fits_origin(pod):
                 self.rollback(mark)
                 return False
-            are_welcome = are_welcome and (not rules or self._may_return(pod))
+            are_welcome = are_welcome and (not rules or all(rule.may_return(pod) for rule in self.rules))
             self.restore(pod)
         if not are_welcome and not self.keeps_rules():
             self.rollback(mark)
             return False
         return True
 
-    def _may_return(self, pod: int) -> bool:
-        """True if even a new pod like it could come, and no pod requires it elsewhere.
-
-        Else those placed since must be asked (``keeps_rules``).
-        """
-        if not all(rule.may_return(pod) for rule in self.rules):
-            return False
-        if self.affinity is None or pod not in self.problem.ruled:
-            return True
-        one, origin = self.problem.pods[pod], self.problem.pod_node[pod]
-        return not self.affinity.is_sought(one) and bool(self.affinity.mask(one)[origin])
-
     def keeps_rules(self) -> bool:
-        """Whether every pod that was given a place could be there beside all others, and all rules are kept."""
-        if not all(rule.holds() for rule in self.rules):
-            return False
-        if self.affinity is None or not self.problem.ruled:
-            return True
-        placed = ((pod, place.node) for pod, place in self.places.items() if pod in self.problem.ruled)
-        return all(self.affinity.agrees(self.problem.pods[pod], node) for pod, node in placed)
+        """Whether the plan so far keeps every optional rule."""
+        return all(rule.holds() for rule in self.rules)
 
     def may_be_gone(self) -> bool:
         """Whether the running pods that left or moved may all have done so, by the rules that protect them."""

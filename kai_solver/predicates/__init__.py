@@ -1,6 +1,5 @@
 """May this pod be on that node: selectors, affinity, taints, ports, spread (capacity is counted elsewhere)."""
 
-from kai_solver.predicates.affinity import PodAffinityIndex, domain_codes
 from kai_solver.predicates.matching import labels_match, port_number, ports_clash, tolerated, value_matches
 from kai_solver.predicates.nodes import (
     AFFINITY_MISMATCH,
@@ -8,11 +7,11 @@ from kai_solver.predicates.nodes import (
     NODE_NAME_KEY,
     UNSCHEDULABLE,
     NodePredicates,
+    domain_codes,
     label_value,
 )
 from kai_solver.predicates.plain import Placed, SpreadDomains, clashes_with_pods, fits_node, kept_off
 from kai_solver.predicates.pods import PodSelector, SelectorIndex, of_spread, of_term, selectors_of, wished_selectors_of
-from kai_solver.predicates.wishes import affinity_score, spread_score
 
 __all__ = [
     "AFFINITY_MISMATCH",
@@ -21,11 +20,9 @@ __all__ = [
     "UNSCHEDULABLE",
     "NodePredicates",
     "Placed",
-    "PodAffinityIndex",
     "PodSelector",
     "SelectorIndex",
     "SpreadDomains",
-    "affinity_score",
     "clashes_with_pods",
     "domain_codes",
     "fits_node",
@@ -37,7 +34,6 @@ __all__ = [
     "port_number",
     "ports_clash",
     "selectors_of",
-    "spread_score",
     "tolerated",
     "value_matches",
     "wished_selectors_of",

@@ -190,6 +190,13 @@ def label_value(node: Node, key: str) -> str | None:
     return node.name if key == NODE_NAME_KEY else node.labels.get(key)
 
 
+def domain_codes(nodes: Sequence[Node], key: str) -> IntArray:
+    """(N,) number of each node's value of ``key``, -1 where it has none."""
+    index: dict[str | None, int] = {None: -1}
+    values = [label_value(node, key) for node in nodes]
+    return np.array([index.setdefault(value, len(index) - 1) for value in values], dtype=np.int64)
+
+
 def taint_message(taint: Taint) -> str:
     """kube-scheduler's sentence for a taint in the way."""
     return f"node(s) had untolerated taint {{{taint.key}: {taint.value}}}"

@@ -1,7 +1,7 @@
 """The same rules once more, one pod and one node at a time: for the independent checker of plans.
 
-Written without the arrays of ``nodes`` and ``affinity``, so that a fault there is not repeated here; the meaning of a
-single expression (``matching``) is shared.
+Written without the arrays of ``nodes`` and of `kai_solver.rules.pod_relations`, so that a fault there is not repeated
+here; the meaning of a single expression (``matching``) is shared.
 """
 
 from collections.abc import Iterable, Mapping, Sequence

@@ -20,6 +20,7 @@ imports none of them. What belongs to rooms above is passed as `Any`; a rule, wh
 
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from enum import Enum
 from functools import cache, cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -47,6 +48,16 @@ class Refused(NamedTuple):
     blocker: Blocker
 
 
+class Weight(Enum):
+    """What a preference of a rule outweighs where a node is chosen (docs/kai-behaviour.md#scoring).
+
+    ``NEIGHBOURS``: the preferred topology, and all below it. ``NODES``: nothing more than the pod's own preference of
+    nodes, to which it is added. ``WORKLOAD``: what is free on the node.
+    """
+
+    NEIGHBOURS, NODES, WORKLOAD = range(3)
+
+
 class Ledger:
     """What one rule counts while a plan is made: of N nodes, by shape of pod. The defaults forbid nothing.
 
@@ -60,15 +71,11 @@ class Ledger:
         Whether it matters which devices of its node a pod has: one that stays on its node keeps its own.
     grants
         Whether pods get something of their node beside resources and devices: ``grant`` says what.
-    precedes_affinity
-        Whether a node that affinity or spread closes, too, is counted under its reason: kube-scheduler asks for host
-        ports first.
     """
 
     kind: str = ""
     by_device: bool = False
     grants: bool = False
-    precedes_affinity: bool = False
 
     # -- nodes and counts --------------------------------------------------------------------------------------------
 
@@ -109,6 +116,10 @@ class Ledger:
     def score(self, shape: int, nodes: IntArray, /) -> IntArray | None:
         """(K,) of ``nodes``, from 0 to 100, by how well they suit one more pod of ``shape``; None: all do."""
         return None
+
+    def preferences(self, shape: int, pod: int, candidates: BoolArray, /) -> Iterable[tuple[Weight, IntArray]]:
+        """How much better than others (N,) nodes suit one more pod, scaled over ``candidates`` (N,), and its weight."""
+        return ()
 
     # -- steps -------------------------------------------------------------------------------------------------------
 

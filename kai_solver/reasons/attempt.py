@@ -133,8 +133,6 @@ class _Walk:
         problem = self.state.problem
         self.placed = sum(other in self.state.places for other in self.unit.pods)
         takes = self.placer.fits.counts(problem.pod_shape[pod])[1] > 0
-        if self.state.affinity is not None:
-            takes = takes & self.state.affinity.mask(problem.pods[pod])
         for rule in self.state.rules:
             mask = rule.mask(problem.pod_shape[pod], pod)
             takes = takes if mask is None else takes & mask

@@ -6,7 +6,6 @@ node (taints, affinity, ...) are asked only where there is room, and the first t
 """
 
 from collections import Counter
-from collections.abc import Iterable
 from functools import cached_property
 
 import numpy as np
@@ -18,7 +17,6 @@ from kai_solver.placement.node_caps import NodeCaps
 from kai_solver.planstate.state import State
 from kai_solver.problem import Problem, Shape
 from kai_solver.problem.charges import charge
-from kai_solver.problem.rules import Ledger
 from kai_solver.units import CPU, GPU, MEMORY, MILLI, PODS, humanized
 from kai_solver.units.go_text import CORES, GB
 from kai_solver.units.shares import WHOLE
@@ -149,26 +147,13 @@ def _by_rules(state: State, pod: int, shape: Shape, left: BoolArray) -> Counter[
     for text, nodes in refusals.items():
         counts[text] += int((left & nodes).sum())
     left = left & ~np.logical_or.reduce([*refusals.values(), np.zeros_like(left)], axis=0)
-    left = _by_ledgers((rule for rule in state.rules if rule.precedes_affinity), problem, pod, left, counts)
-    if state.affinity is not None:
-        open_to_it = left & state.affinity.mask(problem.pods[pod])
-        counts.update(state.affinity.reasons(problem.pods[pod], left & ~open_to_it))
-        left = open_to_it
-    _by_ledgers((rule for rule in state.rules if not rule.precedes_affinity), problem, pod, left, counts)
-    return counts
-
-
-def _by_ledgers(
-    rules: Iterable[Ledger], problem: Problem, pod: int, left: BoolArray, counts: Counter[str]
-) -> BoolArray:
-    """Add to ``counts`` which of the nodes ``left`` which of ``rules`` closes first; those that are left then."""
-    shape = problem.pod_shape[pod]
-    for rule in rules:
-        closed = rule.closed(shape, pod, left)
+    index = problem.pod_shape[pod]
+    for rule in state.rules:
+        closed = rule.closed(index, pod, left)
         if closed is not None:
-            counts.update(rule.reasons(shape, pod, closed))
+            counts.update(rule.reasons(index, pod, closed))
             left = left & ~closed
-    return left
+    return counts
 
 
 def _reservations(state: State, shape: int) -> IntArray:

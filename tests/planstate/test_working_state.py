@@ -12,6 +12,7 @@ from kai_solver.domain import Gang, GpuRequest, Node, Pod, PodStatus, Policy, Qu
 from kai_solver.errors import InternalError
 from kai_solver.instances_io.native import snapshot_from_native
 from kai_solver.placement.fit import FitTable
+from kai_solver.placement.placing import Placer
 from kai_solver.planstate.state import State
 from kai_solver.problem import build_problem
 from kai_solver.problem.rules import Ledger, RuleFacts
@@ -221,30 +222,68 @@ def test_pods_stuck_in_releasing_hold_their_place() -> None:
     assert FitTable(state).choose(state.problem.pod_shape[1]) is None
 
 
-def test_a_rule_counts_a_victim_that_another_pod_replaces_and_its_return() -> None:
-    counted: list[int] = []
+class Counting(Ledger):
+    """Pods by node as its steps say, for pods that are placed many at once."""
 
-    class Counting(Ledger):
-        def leave(self, shape: int, pod: int, node: int, count: int, sign: int, /) -> None:
-            counted.append(sign * count)
+    def __init__(self, state: State) -> None:
+        self.state = state
+        self.pods = [state.problem.pod_node.count(node) for node in range(len(state.problem.nodes))]
 
-    class Facts(RuleFacts):
-        def ledger(self, state: State, /) -> Ledger:
-            return Counting()
+    def counts_alike(self, shape: int, /) -> bool:
+        return True
 
+    def place(self, shape: int, pod: int, node: int, count: int, sign: int, *, now: bool) -> None:
+        self.pods[node] += sign * count
+
+    def leave(self, shape: int, pod: int, node: int, count: int, sign: int, /) -> None:
+        self.pods[node] -= sign * count
+
+    def is_right(self) -> bool:
+        at = [place.node for place in self.state.places.values()]
+        at += [n for pod, n in enumerate(self.state.problem.pod_node) if pod not in self.state.gone]
+        return self.pods == [at.count(node) for node in range(len(self.pods))]
+
+
+class CountingFacts(RuleFacts):
+    def ledger(self, state: State, /) -> Ledger:
+        return Counting(state)
+
+
+def counting(*gangs: dict[str, object], nodes: int = 1) -> tuple[State, Counting]:
+    """A state of nodes with eight GPUs, and the ledger of its rule."""
     document = {
         "format": "kai-solver/v1",
-        "nodes": [{"name": "n", "gpus": 1}],
-        "queues": [{"name": "q", "quota": 1}],
-        "gangs": [
-            {"name": "a", "queue": "q", "pods": [{"gpus": 1, "running": {"n": 1}}]},
-            {"name": "b", "queue": "q", "pods": [{"gpus": 1}]},
-        ],
+        "nodes": [{"name": f"n{number}", "gpus": 8} for number in range(nodes)],
+        "queues": [{"name": "q", "quota": 8}],
+        "gangs": [{"queue": "q", **gang} for gang in gangs],
     }
-    problem = replace(build_problem(snapshot_from_native(document)), rules=(Facts(),))
-    state = State(problem)
-    victim, pod = (next(p for p, one in enumerate(problem.pods) if one.name.startswith(name)) for name in "ab")
+    state = State(replace(build_problem(snapshot_from_native(document)), rules=(CountingFacts(),)))
+    [ledger] = state.rules
+    assert isinstance(ledger, Counting)
+    return state, ledger
+
+
+def test_a_rule_counts_a_victim_and_the_pod_that_replaces_it_and_their_return() -> None:
+    state, ledger = counting(
+        {"name": "a", "pods": [{"gpus": 8, "running": {"n0": 1}}]}, {"name": "b", "pods": [{"gpus": 8}]}
+    )
+    victim, pod = (next(p for p, one in enumerate(state.problem.pods) if one.name.startswith(name)) for name in "ab")
     mark = state.mark()
     state.swap(victim, pod)
+    assert ledger.pods == [1]
+    assert ledger.is_right()
     state.rollback(mark)
-    assert counted == [1, -1]
+    assert ledger.pods == [1]
+    assert ledger.is_right()
+
+
+def test_a_rule_counts_pods_that_are_placed_at_once_and_one_by_one_alike() -> None:
+    state, ledger = counting({"name": "a", "pods": [{"gpus": 2, "replicas": 6}]}, nodes=2)
+    mark = state.mark()
+    assert Placer(state).fill(range(6))
+    assert sorted(ledger.pods) == [2, 4]
+    assert ledger.is_right()
+    state.lift(0)
+    assert ledger.is_right()
+    state.rollback(mark)
+    assert ledger.pods == [0, 0]

@@ -12,7 +12,7 @@ from kai_solver.planstate.state import State
 from kai_solver.planstate.victims import VictimPool
 from kai_solver.problem import build_problem
 from kai_solver.problem.rules import ClearedDomains
-from kai_solver.rules.one_tenant.clearing import DOMAINS_TRIED, clearings
+from kai_solver.rules.one_tenant.clearing import DOMAINS_TRIED
 from tests.engine.test_tenants import a_cluster, a_gang
 
 Way = tuple[set[str], set[str], int]
@@ -32,7 +32,8 @@ def asked(snapshot: Snapshot) -> tuple[VictimPool, AllocationUnit]:
 
 def found(pool: VictimPool, allocation_unit: AllocationUnit, staying: Collection[str] = ()) -> list[ClearedDomains]:
     names = [pool.state.problem.gangs[unit.gang].gang.name for unit in pool.units]
-    return list(clearings(pool, np.array([name not in staying for name in names], dtype=np.bool_), allocation_unit))
+    eligible = np.array([name not in staying for name in names], dtype=np.bool_)
+    return [way for rule in pool.state.problem.rules for way in rule.clearings(pool, eligible, allocation_unit)]
 
 
 def ways(snapshot: Snapshot, staying: Collection[str] = ()) -> list[Way]:

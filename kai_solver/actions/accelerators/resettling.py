@@ -14,7 +14,6 @@ from kai_solver.placement.placing import domains_at, hosts
 from kai_solver.planstate.allocation_units import Part
 from kai_solver.planstate.victims import VictimPool, part_of_unit
 
-BoolArray = NDArray[np.bool_]
 IntArray = NDArray[np.int64]
 Level = tuple[str, str]
 """A topology and its required level."""
@@ -23,7 +22,7 @@ Level = tuple[str, str]
 class Resettling:
     """Counts on the state as it is. Only pods of one shape can be counted whose room adds up; else nothing is said.
 
-    Rules between pods and optional rules only take from what is counted.
+    Optional rules only take from what is counted.
     """
 
     def __init__(self, pool: VictimPool, fits: FitTable) -> None:
@@ -44,22 +43,14 @@ class Resettling:
         return any(_is_short(domain_of, room, sizes) for domain_of, sizes in self._by_domain(bound))
 
     def lacks_room(self, units: list[int]) -> bool:
-        """The same once ``units`` have left, by rules between pods and optional rules as well: one alone, or all."""
-        open_to = [self._open_to(unit) for unit in units]
-        if any(self._lacks_room([unit], mask) for unit, mask in zip(units, open_to, strict=True)):
-            return True
-        return len(units) > 1 and self._lacks_room(units, np.logical_or.reduce(open_to))
+        """The same once ``units`` have left, by optional rules as well: one alone, or all."""
+        return any(self._lacks_room([unit]) for unit in units) or (len(units) > 1 and self._lacks_room(units))
 
-    def _open_to(self, unit: int) -> BoolArray:
-        """(N,) nodes where the first pod of ``unit`` conflicts with no pod placed so far or later."""
-        affinity, pod = self.state.affinity, self.state.problem.pods[self.pool.units[unit].pods[0]]
-        return affinity.clear(pod) if affinity is not None else np.ones(len(self.state.problem.nodes), dtype=np.bool_)
-
-    def _lacks_room(self, units: list[int], mask: BoolArray) -> bool:
+    def _lacks_room(self, units: list[int]) -> bool:
         bound, shape = self._together(units)
         if shape is None:
             return False
-        room = np.where(mask, self.fits.counts(shape)[1], 0)
+        room = self.fits.counts(shape)[1]
         for domain_of, sizes in self._by_domain(bound):
             rooms = [room, *(one for rule in self.state.rules for one in rule.room(room, shape, domain_of))]
             if any(_is_short(domain_of, one, sizes) for one in rooms):

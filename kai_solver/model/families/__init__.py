@@ -10,7 +10,6 @@ from functools import partial
 
 from kai_solver.errors.extensions import entry_points, loaded
 from kai_solver.model.families import (
-    affinity,
     capacity,
     entitlement,
     gang,
@@ -19,7 +18,6 @@ from kai_solver.model.families import (
     placement,
     priority,
     quota,
-    spread,
     subgroup,
     topology,
     units,
@@ -42,8 +40,6 @@ BUILT_IN: dict[str, Family] = {
     "topology": topology.add,
     "units": units.add,
     "moves": moves.add,
-    "affinity": affinity.add,
-    "spread": spread.add,
     "placement": placement.add,
 }
 

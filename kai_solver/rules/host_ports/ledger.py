@@ -18,7 +18,6 @@ class PortLedger(Ledger):
     """Ports by node: ``_later`` after the plan; ``_now`` with pods that are leaving, and all new ones."""
 
     kind = NAME
-    precedes_affinity = True
 
     def __init__(self, problem: Problem, ports: HostPorts) -> None:
         self._problem = problem

@@ -7,8 +7,8 @@ from numpy.typing import NDArray
 
 from kai_solver.planstate.allocation_units import AllocationUnit
 from kai_solver.planstate.victims import VictimPool
-from kai_solver.predicates import PodAffinityIndex
 from kai_solver.problem.rules import ClearedDomains
+from kai_solver.rules.one_tenant.problem import TenantPods
 
 BoolArray = NDArray[np.bool_]
 
@@ -16,14 +16,14 @@ DOMAINS_TRIED = 16
 """Domains that are cleared for one allocation unit, cheapest first."""
 
 
-def clearings(pool: VictimPool, eligible: BoolArray, allocation_unit: AllocationUnit) -> Iterator[ClearedDomains]:
+def clearings(
+    pool: VictimPool, pods: TenantPods, eligible: BoolArray, allocation_unit: AllocationUnit
+) -> Iterator[ClearedDomains]:
     """Ways to free domains for the tenant of ``allocation_unit``: one domain each, then the cheapest together.
 
     Empty if its pods have no tenant rule. Domains in which some unit may not leave are left out.
     """
-    if pool.state.affinity is None:
-        return
-    every = _by_domain(pool, pool.state.affinity, eligible, allocation_unit)
+    every = _by_domain(pool, pods, eligible, allocation_unit)
     found = sorted(every, key=lambda way: (sum(pool.cost[u] for u in way.units), way.units))[:DOMAINS_TRIED]
     yield from found
     for count in range(2, len(found) + 1):
@@ -32,13 +32,13 @@ def clearings(pool: VictimPool, eligible: BoolArray, allocation_unit: Allocation
 
 
 def _by_domain(
-    pool: VictimPool, index: PodAffinityIndex, eligible: BoolArray, allocation_unit: AllocationUnit
+    pool: VictimPool, pods: TenantPods, eligible: BoolArray, allocation_unit: AllocationUnit
 ) -> Iterator[ClearedDomains]:
     problem = pool.state.problem
     shapes = problem.shapes.shapes
     rules = {own for shape in problem.by_shape(allocation_unit.pods) for own in shapes[shape].constraints.alone}
     for own in sorted(rules, key=lambda own: (own.topology_key, own.tenant)):
-        code, others = index.code(own.topology_key), index.others(own)
+        code, others = pods.tenants.code(own.topology_key), pods.others(own)
         for domain in np.unique(code[(others > 0) & (code >= 0)]).tolist():
             inside = code == domain
             nodes = np.flatnonzero(inside)

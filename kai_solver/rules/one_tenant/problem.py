@@ -75,6 +75,16 @@ class Tenants:
         """The tenant of a number."""
         return list(self._tenants)[tenant]
 
+    def pods(self, problem: Problem, *, leaving: bool) -> "TenantPods":
+        """Running pods; ``leaving``: with those that leave."""
+        found = TenantPods(self)
+        for number, (node, shape) in enumerate(zip(problem.pod_node, problem.pod_shape, strict=True)):
+            if node >= 0 and self.alone(shape):
+                status = problem.pods[number].status
+                if status.holds_resources and (leaving or status is not PodStatus.RELEASING):
+                    found.add(shape, node, 1)
+        return found
+
     def mixed(self) -> BoolArray:
         """(N,) True where several tenants are in the domain: they may stay."""
         found = np.zeros(len(self.nodes), dtype=np.bool_)
@@ -83,6 +93,55 @@ class Tenants:
             domains, users = np.unique(pairs[0], return_counts=True)
             found |= (code >= 0) & np.isin(code, domains[users > 1])
         return found
+
+
+class TenantPods:
+    """(N,) pods by node, under each rule (the label of its domains): of all tenants, and of each one."""
+
+    def __init__(self, tenants: "Tenants") -> None:
+        self.tenants = tenants
+        self._all: dict[str, IntArray] = {}
+        self._of: dict[str, dict[str, IntArray]] = {}
+
+    def add(self, shape: int, node: int, count: int) -> None:
+        """``count`` pods of ``shape`` come to ``node``."""
+        for own in self.tenants.alone(shape):
+            if own.topology_key not in self._all:
+                self._all[own.topology_key] = np.zeros(len(self.tenants.nodes), dtype=np.int64)
+            of = self._of.setdefault(own.topology_key, {})
+            if own.tenant not in of:
+                of[own.tenant] = np.zeros(len(self.tenants.nodes), dtype=np.int64)
+            self._all[own.topology_key][node] += count
+            of[own.tenant][node] += count
+
+    def others(self, own: Alone) -> IntArray:
+        """(N,) pods of other tenants than that of ``own``, under its rule."""
+        every = self._all.get(own.topology_key)
+        if every is None:
+            return np.zeros(len(self.tenants.nodes), dtype=np.int64)
+        mine = self._of[own.topology_key].get(own.tenant)
+        return every if mine is None else every - mine
+
+    def is_open(self, shape: int) -> BoolArray:
+        """(N,) nodes of domains that no other tenant than that of ``shape`` uses."""
+        found = np.ones(len(self.tenants.nodes), dtype=np.bool_)
+        for own in self.tenants.alone(shape):
+            found &= ~self.closed(own)
+        return found
+
+    def closed(self, own: Alone) -> BoolArray:
+        """(N,) nodes of domains that another tenant uses."""
+        code = self.tenants.code(own.topology_key)
+        used = np.zeros(int(code.max(initial=-1)) + 2, dtype=np.bool_)
+        used[code[self.others(own) > 0]] = True
+        used[-1] = False
+        found: BoolArray = used[code]
+        return found
+
+    def users(self, own: Alone, nodes: IntArray) -> list[str]:
+        """Other tenants with pods on ``nodes``, by name."""
+        of = self._of.get(own.topology_key, {})
+        return sorted(tenant for tenant, pods in of.items() if tenant != own.tenant and pods[nodes].any())
 
 
 def has_tenants(problem: Problem) -> bool:

@@ -6,10 +6,30 @@ import numpy as np
 
 from kai_solver.bounds.blocking import ElementWords
 from kai_solver.domain import Blocker, Snapshot
+from kai_solver.predicates import label_value
 from kai_solver.rules.one_tenant.bound import Users
-from kai_solver.rules.one_tenant.problem import NAME, Tenants
+from kai_solver.rules.one_tenant.problem import NAME, TenantPods, Tenants
 
+TAKEN = "node(s) were in a domain that is used by another tenant"
+MOST_NAMED = 8
+"""Domains that are named one by one where other tenants use them."""
 CURE = "any tenants beside each other in every {name}"
+
+
+def texts_by_node(pods: TenantPods, shape: int) -> dict[int, str]:
+    """By node that is closed to ``shape``, which domain is used by which other tenant; of many, none is named."""
+    found: dict[int, str] = {}
+    nodes = pods.tenants.nodes
+    for own in pods.tenants.alone(shape):
+        code, closed = pods.tenants.code(own.topology_key), pods.closed(own)
+        domains = np.unique(code[closed]).tolist()
+        for domain in domains if len(domains) <= MOST_NAMED else ():
+            here = np.flatnonzero(code == domain)
+            title, users = label_value(nodes[here[0]], own.topology_key), pods.users(own, here)
+            text = f"node(s) were in {own.level} {title}, which is used by {' and '.join(users)}"
+            found.update((node, text) for node in here.tolist() if node not in found)
+        found.update((node, TAKEN) for node in np.flatnonzero(closed).tolist() if node not in found)
+    return found
 
 
 def element(tenants: Tenants, words: ElementWords) -> Blocker:

@@ -1,7 +1,6 @@
-"""Rules between pods: (anti-)affinity, topology spread, tenants. They change with every placement.
+"""Pods by selector, node and domain, and which nodes (anti-)affinity and topology spread so leave to a pod.
 
-Semantics are those of kube-scheduler's plugins InterPodAffinity and PodTopologySpread. Domains that one tenant uses at
-a time are ours (`Alone`). Host ports are of single nodes: `kai_solver.rules.host_ports`.
+Semantics are those of kube-scheduler's plugins InterPodAffinity and PodTopologySpread.
 """
 
 from bisect import bisect_left
@@ -13,11 +12,11 @@ from typing import Generic, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from kai_solver.domain import Alone, Constraints, Node, Pod, SpreadConstraint
-from kai_solver.predicates.nodes import CLUSTER_KEY, BoolArray, NodePredicates, label_value
-from kai_solver.predicates.pods import PodSelector, of_spread, of_term
+from kai_solver.domain import Constraints, Node, Pod, SpreadConstraint
+from kai_solver.predicates import CLUSTER_KEY, NodePredicates, PodSelector, domain_codes, of_spread, of_term
 
 IntArray = NDArray[np.int64]
+BoolArray = NDArray[np.bool_]
 _K = TypeVar("_K")
 
 _Selectors = frozenset[PodSelector]
@@ -28,9 +27,6 @@ Refused = tuple[str, BoolArray]
 """kube-scheduler's words for a rule, and (N,) True where it keeps a pod off."""
 
 IN_USE = "node has pod using PersistentVolumeClaim with the same name and ReadWriteOncePod access mode"
-_MOST_NAMED = 8
-"""Domains that are named one by one where other tenants use them."""
-TAKEN = "node(s) were in a domain that is used by another tenant"
 REPELLED = "node(s) didn't satisfy existing pods anti-affinity rules"
 REPELS = "node(s) didn't match pod anti-affinity rules"
 LONELY = "node(s) didn't match pod affinity rules"
@@ -99,28 +95,6 @@ class _Tallies(Generic[_K]):
                     found.append((key, tally))
             self._about[kind] = len(self._rules), found
         return found
-
-
-class _Tenants:
-    """Pods with GPUs by node, (N,), of all tenants and of each one: they tell which tenant uses a domain of one key."""
-
-    __slots__ = ("all", "level", "of")
-
-    def __init__(self, nodes: int, level: str) -> None:
-        self.all: IntArray = np.zeros(nodes, dtype=np.int64)
-        self.of: dict[str, IntArray] = {}
-        self.level = level
-
-    def add(self, node: int, tenant: str, amount: int) -> None:
-        """Add ``amount`` pods of ``tenant`` at ``node``."""
-        if tenant not in self.of:
-            self.of[tenant] = np.zeros_like(self.all)
-        self.of[tenant][node] += amount
-        self.all[node] += amount
-
-    def others(self, tenant: str) -> IntArray:
-        """(N,) pods of all tenants but ``tenant``."""
-        return self.all - self.of[tenant] if tenant in self.of else self.all
 
 
 class _Kinds:
@@ -195,7 +169,6 @@ class PodAffinityIndex:
         self._bearers: _Tallies[PodTerm] = _Tallies(len(self.nodes))
         self._guards: _Tallies[_Guard] = _Tallies(len(self.nodes))
         self._required: _Tallies[_RequiredAffinity] = _Tallies(len(self.nodes))
-        self._tenants: dict[str, _Tenants] = {}
         self._eligible: dict[tuple[Constraints, SpreadConstraint], BoolArray] = {}
         self._bearing: dict[tuple[str, ...], BoolArray] = {}
         self._pulls: _Tallies[PodTerm] = _Tallies(len(self.nodes))
@@ -224,7 +197,7 @@ class PodAffinityIndex:
         return bool(self._near(pod)[node])
 
     def clear(self, pod: Pod) -> BoolArray:
-        """(N,) True where no pod placed so far conflicts with ``pod``: anti-affinity, either way, and tenants."""
+        """(N,) True where no pod placed so far conflicts with ``pod`` by anti-affinity, either way."""
         mask = np.ones(len(self.nodes), dtype=np.bool_)
         for _, refused in self._keepers(pod):
             mask &= ~refused
@@ -234,25 +207,8 @@ class PodAffinityIndex:
         """By node, kube-scheduler's words for the first rule that keeps ``pod`` off; only nodes that are closed."""
         found: dict[int, str] = {}
         for text, refused in (*self._keepers(pod), *self._misfits(pod)):
-            named = self._users(pod, refused) if text is TAKEN else {}
             for node in np.flatnonzero(refused).tolist():
-                found.setdefault(node, named.get(node, text))
-        return found
-
-    def _users(self, pod: Pod, refused: BoolArray) -> dict[int, str]:
-        """By node of ``refused``, which domain another tenant uses, and which tenant; empty if there are many."""
-        found: dict[int, str] = {}
-        for alone in pod.constraints.alone:
-            code, tenants = self.code(alone.topology_key), self._tenants.get(alone.topology_key)
-            if tenants is None:
-                continue
-            domains = np.unique(code[refused & (code >= 0)]).tolist()
-            for domain in domains if len(domains) <= _MOST_NAMED else ():
-                here = np.flatnonzero(code == domain)
-                users = [who for who, pods in tenants.of.items() if who != alone.tenant and pods[here].any()]
-                title = label_value(self.nodes[here[0]], alone.topology_key)
-                text = f"node(s) were in {alone.level} {title}, which is used by {' and '.join(sorted(users))}"
-                found.update((node, text) for node in here.tolist() if users and node not in found)
+                found.setdefault(node, text)
         return found
 
     def reasons(self, pod: Pod, nodes: BoolArray) -> dict[str, int]:
@@ -260,9 +216,6 @@ class PodAffinityIndex:
         return dict(Counter(text for node, text in self.reason_by_node(pod).items() if nodes[node]))
 
     def _keepers(self, pod: Pod) -> Iterator[Refused]:
-        for alone in pod.constraints.alone:
-            if alone.topology_key in self._tenants:
-                yield TAKEN, self._reached(alone.topology_key, self.others(alone))
         kind = self._kinds(pod)
         for term, bearers in self._bearers.about(pod, kind):
             if bearers.number:
@@ -427,11 +380,6 @@ class PodAffinityIndex:
             if weights.amounts.any():
                 yield term.topology_key, weights.amounts
 
-    def others(self, own: Alone) -> IntArray:
-        """(N,) placed pods of other tenants than that of ``own``, where its rule counts them."""
-        tenants = self._tenants.get(own.topology_key)
-        return tenants.others(own.tenant) if tenants is not None else np.zeros(len(self.nodes), dtype=np.int64)
-
     def _shift(self, pod: Pod, node: int, sign: int, *, new: bool) -> None:
         kind = self._kinds(pod)
         self._kinds.nodes[kind][node] += sign
@@ -443,10 +391,6 @@ class PodAffinityIndex:
         for term in constraints.anti_affinity:
             anti = PodTerm(of_term(term, pod.namespace), term.topology_key)
             self._bearers.of(anti, frozenset({anti.selector})).add(node, sign)
-        for alone in constraints.alone:
-            if alone.topology_key not in self._tenants:
-                self._tenants[alone.topology_key] = _Tenants(len(self.nodes), alone.level)
-            self._tenants[alone.topology_key].add(node, alone.tenant, sign)
         for weight, term in (*constraints.preferred_pods, *((1, term) for term in constraints.affinity)):
             pull = PodTerm(of_term(term, pod.namespace), term.topology_key)
             self._pulls.of(pull, frozenset({pull.selector})).add(node, sign * weight)
@@ -472,13 +416,6 @@ def _one_of(selectors: _Selectors) -> tuple[tuple[str, str], ...] | None:
 
 def _are_about(selectors: _Selectors, pod: Pod) -> bool:
     return all(selector.matches(pod) for selector in selectors)
-
-
-def domain_codes(nodes: Sequence[Node], key: str) -> IntArray:
-    """(N,) number of each node's value of ``key``, -1 where it has none."""
-    index: dict[str | None, int] = {None: -1}
-    values = [label_value(node, key) for node in nodes]
-    return np.array([index.setdefault(value, len(index) - 1) for value in values], dtype=np.int64)
 
 
 def summed(code: IntArray, amounts: IntArray) -> IntArray:

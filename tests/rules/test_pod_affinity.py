@@ -15,7 +15,8 @@ from kai_solver.domain import (
     SpreadConstraint,
     Taint,
 )
-from kai_solver.predicates import CLUSTER_KEY, Placed, PodAffinityIndex, clashes_with_pods, kept_off, ports_clash
+from kai_solver.predicates import CLUSTER_KEY, Placed, clashes_with_pods, kept_off, ports_clash
+from kai_solver.rules.pod_relations.index import PodAffinityIndex
 
 ZONES = ("a", "a", "b", "")
 TAINTED = 1

@@ -10,9 +10,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kai_solver.domain import Pod, SpreadConstraint
-from kai_solver.predicates.affinity import PodAffinityIndex, summed
-from kai_solver.predicates.nodes import BoolArray, IntArray
-from kai_solver.predicates.pods import of_spread, of_term
+from kai_solver.predicates import of_spread, of_term
+from kai_solver.rules.pod_relations.index import PodAffinityIndex, summed
+
+IntArray = NDArray[np.int64]
+BoolArray = NDArray[np.bool_]
 
 BEST = 100
 """Highest score of one plugin."""

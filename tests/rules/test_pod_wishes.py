@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 
 from kai_solver.domain import Constraints, Node, Pod, PodAffinityTerm, Requirement, SpreadConstraint
-from kai_solver.predicates import PodAffinityIndex, affinity_score, spread_score
+from kai_solver.rules.pod_relations.index import PodAffinityIndex
+from kai_solver.rules.pod_relations.wishes import affinity_score, spread_score
 
 WEB = (Requirement("app", "In", ("web",)),)
 NODES = tuple(

@@ -15,7 +15,8 @@ from kai_solver.domain import SpreadConstraint
 from kai_solver.model.placement_terms import Member, PlacementTerms, by_domain, close, fixed, terms
 from kai_solver.model.spec import Term, Var
 from kai_solver.model.variables import Variables
-from kai_solver.predicates import PodAffinityIndex, of_spread
+from kai_solver.predicates import of_spread
+from kai_solver.rules.pod_relations.index import PodAffinityIndex
 
 FAMILY = "spread"
 
