@@ -5,7 +5,7 @@ go, the whole gang counts as one that may, so a "no" from here is a proof.
 """
 
 from collections.abc import Iterator, Sequence
-from functools import cached_property
+from functools import cache, cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -76,6 +76,11 @@ class Rights:
     def _work(self) -> RunningWork:
         """Whole gangs; one that is protected but may have surplus counts as one that may leave."""
         r, gangs = self.residents, self.problem.gangs
+
+        @cache
+        def may_have_surplus() -> BoolArray:
+            return np.array([has_surplus(g) for g in gangs], dtype=np.bool_)
+
         started_s = [g.gang.last_start_s for g in gangs]
         return RunningWork(
             gang=np.arange(len(gangs)),
@@ -84,12 +89,8 @@ class Rights:
             preemptible=r.preemptible,
             may_move=np.ones(len(gangs), dtype=np.bool_),
             started_s=np.array([NEVER_STARTED_S if s is None else s for s in started_s], dtype=np.float64),
-            surplus=lambda: self._may_have_surplus,
+            surplus=may_have_surplus,
         )
-
-    @cached_property
-    def _may_have_surplus(self) -> BoolArray:
-        return np.array([has_surplus(g) for g in self.problem.gangs], dtype=np.bool_)
 
     def protections(self, demand: Demand) -> Iterator[str]:
         """Rules that keep running work from being disturbed for ``demand``."""

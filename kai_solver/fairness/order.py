@@ -72,11 +72,9 @@ class QueueOrder:
     """The same order with all that does not change within a cycle made ready: equal to the functions of this module."""
 
     def __init__(self, tree: QueueTree, share: Table, allocatable: Table, total: Amounts) -> None:
-        self._tree = tree
-        self._allocatable = allocatable
         self._prepared = [_prepared(tree, share, allocatable, total, queue) for queue in range(tree.size)]
-        self._ties = [Tie(self, queue) for queue in range(tree.size)]
-        self._before: dict[tuple[int, int], bool] = {}
+        equals = _Equals(tree, allocatable)
+        self._ties = [Tie(equals, queue) for queue in range(tree.size)]
 
     def key(self, queue: int, allocated: Amounts, job: Amounts) -> QueueKey:
         """Rules 1 to 6, as `queue_key`."""
@@ -122,6 +120,15 @@ class QueueOrder:
         """What decides between queues of equal keys: compares smaller where ``queue`` is served first."""
         return self._ties[queue]
 
+
+class _Equals:
+    """The order of queues whose keys are the same."""
+
+    def __init__(self, tree: QueueTree, allocatable: Table) -> None:
+        self._tree = tree
+        self._allocatable = allocatable
+        self._before: dict[tuple[int, int], bool] = {}
+
     def goes_before(self, one: int, other: int) -> bool:
         """Rules 7 and 8 and the UID, of two queues whose keys are the same."""
         found = self._before.get((one, other))
@@ -135,14 +142,14 @@ class QueueOrder:
 class Tie:
     """One queue in heaps of (key, tie)."""
 
-    __slots__ = ("_order", "queue")
+    __slots__ = ("_equals", "queue")
 
-    def __init__(self, order: QueueOrder, queue: int) -> None:
-        self._order = order
+    def __init__(self, equals: _Equals, queue: int) -> None:
+        self._equals = equals
         self.queue = queue
 
     def __lt__(self, other: "Tie") -> bool:
-        return self._order.goes_before(self.queue, other.queue)
+        return self._equals.goes_before(self.queue, other.queue)
 
 
 _NO_KEY: QueueKey = (False, False, 0, False, 0.0, 0.0)

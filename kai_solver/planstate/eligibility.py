@@ -5,6 +5,7 @@ Source: docs/kai-behaviour.md#reclaim, #preempt, #consolidation.
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cache, partial
 
 import numpy as np
 from numpy.typing import NDArray
@@ -98,12 +99,11 @@ class Eligibility:
             preemptible=np.ones(len(gangs), dtype=np.bool_),
             may_move=pool.may_move,
             started_s=np.array([NEVER_STARTED_S if s is None else s for s in started_s], dtype=np.float64),
-            surplus=self._is_surplus,
+            surplus=cache(partial(_are_surplus, problem, pool)),
         )
         self._masks: dict[tuple[object, ...], BoolArray] = {}
         self._same: dict[bytes, BoolArray] = {}
         self._open: dict[int, BoolArray] = {}
-        self._surplus: BoolArray | None = None
         self._order = {queue: i for i, queue in enumerate(dict.fromkeys(self._queue.tolist()))}
         self._below: dict[int, list[int]] = {}
         for queue in self._order:
@@ -204,19 +204,17 @@ class Eligibility:
             ("reclaim", preemptor.queue, queues), lambda: self._eligible(Action.RECLAIM, preemptor, queues)
         )
 
-    def _is_surplus(self) -> BoolArray:
-        """(U,) surplus of gangs that have their minimum: a gang below it has no surplus, whatever its parts have."""
-        if self._surplus is None:
-            whole = {gang: self._had_minimum(gang) for gang in self.pool.of_gang}
-            units = self.pool.units
-            self._surplus = np.array([not unit.is_core and whole[unit.gang] for unit in units], dtype=np.bool_)
-        return self._surplus
 
-    def _had_minimum(self, gang: int) -> bool:
-        """True where the gang ran with its minimum when the cycle began."""
-        shape = self.state.problem.gangs[gang]
-        running = GangState([list(leaf.active) for leaf in shape.leaves], [[] for _ in shape.leaves])
-        return AllocationUnits(shape, running).is_satisfied(shape.root)
+def _are_surplus(problem: Problem, pool: VictimPool) -> BoolArray:
+    """(U,) surplus of gangs that have their minimum: a gang below it has no surplus, whatever its parts have."""
+    whole = {gang: _had_minimum(problem.gangs[gang]) for gang in pool.of_gang}
+    return np.array([not unit.is_core and whole[unit.gang] for unit in pool.units], dtype=np.bool_)
+
+
+def _had_minimum(gang: GangShape) -> bool:
+    """True where the gang ran with its minimum when the cycle began."""
+    running = GangState([list(leaf.active) for leaf in gang.leaves], [[] for _ in gang.leaves])
+    return AllocationUnits(gang, running).is_satisfied(gang.root)
 
 
 def reclaim_allowed(

@@ -347,16 +347,14 @@ class VictimPool:
 
 def part_of_unit(gang: GangShape, pods: tuple[int, ...], active: list[list[int]]) -> Part:
     """The gang's tree cut down to ``pods``, with those that stay as anchors: what a move has to place."""
-    moving = set(pods)
-    position = {id(leaf): i for i, leaf in enumerate(gang.leaves)}
+    return _cut(gang.root, set(pods), {id(leaf): stay for leaf, stay in zip(gang.leaves, active, strict=True)})
 
-    def cut(node: TreeNode | Leaf) -> Part:
-        if isinstance(node, Leaf):
-            stay = tuple(active[position[id(node)]])
-            mine = tuple(pod for pod in (*node.active, *node.pending) if pod in moving)
-            return Part(node.name, node.topology, mine, (), stay)
-        parts = [cut(child) for child in node.children]
-        anchors = tuple(pod for part in parts for pod in part.anchors)
-        return Part(node.name, node.topology, (), tuple(p for p in parts if any(True for _ in p.all_pods())), anchors)
 
-    return cut(gang.root)
+def _cut(node: TreeNode | Leaf, moving: set[int], active: Mapping[int, list[int]]) -> Part:
+    """``node`` with ``moving`` alone; ``active``: by identity of a leaf, its pods that run and stay."""
+    if isinstance(node, Leaf):
+        mine = tuple(pod for pod in (*node.active, *node.pending) if pod in moving)
+        return Part(node.name, node.topology, mine, (), tuple(active[id(node)]))
+    parts = [_cut(child, moving, active) for child in node.children]
+    anchors = tuple(pod for part in parts for pod in part.anchors)
+    return Part(node.name, node.topology, (), tuple(p for p in parts if any(True for _ in p.all_pods())), anchors)

@@ -232,8 +232,9 @@ class JointModelInput:
         scopes: list[Scope] = []
         pieces: list[Piece] = []
         own = self.problem.gangs[gang].placement.is_rule
-
-        def walk(part: Part, path: tuple[str, ...], above: tuple[int, ...]) -> None:
+        to_do: list[tuple[Part, tuple[str, ...], tuple[int, ...]]] = [(root, (), ())]
+        while to_do:
+            part, path, above = to_do.pop()
             path = (*path, part.name)
             if part.topology is not None and part.topology.required:
                 scopes.append(Scope(self._domain_of(part, part.topology, flexible), (gang, path)))
@@ -242,10 +243,7 @@ class JointModelInput:
             for pod in part.pods:
                 by_shape.setdefault(self.problem.pod_shape[pod], []).append(pod)
             pieces.extend(Piece(shape, tuple(pods), above, own) for shape, pods in by_shape.items())
-            for child in part.parts:
-                walk(child, path, above)
-
-        walk(root, (), ())
+            to_do.extend((child, path, above) for child in reversed(part.parts))
         return tuple(pieces), tuple(scopes)
 
     def _domain_of(self, part: Part, topology: TopologyConstraint, flexible: frozenset[int]) -> IntArray:

@@ -36,7 +36,7 @@ class RowLedger(Ledger):
 
     def __init__(self, problem: Problem, state: State, unidentified: frozenset[int], *, is_required: bool) -> None:
         self._problem = problem
-        self._state = state
+        self._device_idle, self._device_future = state.device_idle, state.device_future
         self._unidentified = unidentified
         self.by_device = is_required
         self._staying: IntArray = np.where(problem.gpus == problem.devices, 0, _NEVER)
@@ -83,9 +83,9 @@ class RowLedger(Ledger):
     def limit(self, shape: int, nodes: IntArray, now: IntArray, later: IntArray, /) -> None:
         """As many pods as there are rows side by side."""
         problem, gpu = self._problem, self._problem.shapes.shapes[shape].gpu
-        whole = self._state.device_future[nodes] == WHOLE
+        whole = self._device_future[nodes] == WHOLE
         np.minimum(later, fitting_in_rows(problem, whole, gpu, nodes, self._known_later), out=later)
-        whole &= self._state.device_idle[nodes] == WHOLE
+        whole &= self._device_idle[nodes] == WHOLE
         np.minimum(now, fitting_in_rows(problem, whole, gpu, nodes, problem.devices_known), out=now)
 
     def avoided(self, shape: int, /) -> BoolArray | None:
@@ -93,7 +93,7 @@ class RowLedger(Ledger):
         gpu = self._problem.shapes.shapes[shape].gpu
         if not gpu.row or needs_row(gpu):
             return None
-        whole = self._state.device_future == WHOLE
+        whole = self._device_future == WHOLE
         found: BoolArray = fitting_in_rows(self._problem, whole, gpu, slice(None), self._known_later) == 0
         return found
 
@@ -157,14 +157,14 @@ class RowLedger(Ledger):
         gpu = self._problem.shapes.shapes[shape].gpu
         if not needs_row(gpu):
             return None
-        whole = self._state.device_future == WHOLE
+        whole = self._device_future == WHOLE
         found: BoolArray = nodes & (fitting_in_rows(self._problem, whole, gpu, slice(None), self._known_later) == 0)
         return found
 
     def reasons(self, shape: int, pod: int, nodes: BoolArray, /) -> Mapping[str, int]:
         """By node, how many of its GPUs are free."""
         problem, gpu, known = self._problem, self._problem.shapes.shapes[shape].gpu, self._known_later
-        whole = self._state.device_future == WHOLE
+        whole = self._device_future == WHOLE
         found = np.flatnonzero(nodes).tolist()
         return Counter(no_row_text(problem, gpu, n, whole[n], is_known=bool(known[n])) for n in found)
 
