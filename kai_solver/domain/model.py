@@ -122,6 +122,21 @@ class SearchSpec:
 
 
 @dataclass(frozen=True, slots=True)
+class MovesSpec:
+    """What a move costs.
+
+    Attributes
+    ----------
+    checkpoint_s, restart_s
+        Seconds of its work that a moved pod loses: what it has run, but no more than ``checkpoint_s`` (since its last
+        checkpoint), and ``restart_s`` until it works again.
+    """
+
+    checkpoint_s: float = 240.0
+    restart_s: float = 60.0
+
+
+@dataclass(frozen=True, slots=True)
 class SolverModel:
     """A model as the engine uses it.
 
@@ -148,6 +163,7 @@ class SolverModel:
     stages: tuple[StageSpec, ...] = tuple(StageSpec(name) for name in STAGES)
     search: SearchSpec = field(default_factory=SearchSpec)
     usual: tuple[UsualPod, ...] = ()
+    moves: MovesSpec = field(default_factory=MovesSpec)
     budget_s: float = 2.0
     hash: str = ""
 

@@ -461,7 +461,7 @@ class _Run:
         """Admission first; then what the solver proved of each stage, or what the plan costs with trivial bounds."""
         found = {s.name: s for s in decided.refined.stages} if decided.refined is not None else {}
         by_gpus = "disruption-gpus" in self.model.disrupting
-        measured = measured_stages(decided.outcome, by_gpus=by_gpus)
+        measured = measured_stages(decided.outcome, by_gpus=by_gpus, moves=self.model.moves)
         merged = [with_bound(stage, found.pop(stage.name, None)) for stage in measured]
         links = (decided.links,) if decided.links is not None else ()
         return (admission_stage(plan), *merged, *links, *found.values())

@@ -3,10 +3,11 @@
 import numpy as np
 
 from kai_solver.bounds.prices import SEVERAL_PROFIT
-from kai_solver.domain import Plan, Stage
+from kai_solver.domain import MovesSpec, Plan, Stage
 from kai_solver.leftover import Outlook
 from kai_solver.model.stages import LEFTOVER
 from kai_solver.planstate.eligibility import least_milli
+from kai_solver.planstate.eviction_units import move_lost
 from kai_solver.planstate.losses import worth_lost
 from kai_solver.planstate.opening import opened_nodes, wholly_free
 from kai_solver.planstate.origins import is_at_origin
@@ -22,19 +23,24 @@ def admission_stage(plan: Plan) -> Stage:
     return Stage("pending-gangs", len(plan.pending), bound, bound == len(plan.pending))
 
 
-def measured_stages(outcome: Outcome, *, by_gpus: bool = False) -> list[Stage]:
+def measured_stages(outcome: Outcome, *, by_gpus: bool = False, moves: MovesSpec | None = None) -> list[Stage]:
     """The outcome as it stands: evicted work by stratum, gangs broken, pods evicted and moved, then nodes or worth.
 
-    ``by_gpus``: thousandths of GPUs evicted in place of the work.
+    ``by_gpus``: thousandths of GPUs evicted in place of the work. ``moves``: what a move costs, where any pod moves:
+    then the work that is lost by moves comes after their number.
     """
     pool, state = outcome.pool, outcome.state
     name = "evicted-gpus" if by_gpus else "evicted-work"
     work: dict[int, int] = {}
     broken = evicted = moved = 0
+    lost_by_moves = 0.0
     for unit in pool.units if pool is not None else []:
         gone = [pod for pod in unit.pods if pod in state.gone]
         lost = [pod for pod in gone if pod not in state.places]
-        moved += sum(not is_at_origin(state.problem, pod, state.places[pod]) for pod in gone if pod in state.places)
+        elsewhere = sum(not is_at_origin(state.problem, pod, state.places[pod]) for pod in gone if pod in state.places)
+        if elsewhere and moves is not None:
+            lost_by_moves += move_lost(state.problem, unit, moves) * elsewhere / len(unit.pods)
+        moved += elsewhere
         if lost and unit.gang not in outcome.stale:
             stratum = state.problem.gangs[unit.gang].gang.priority
             cost = unit.charge[GPU] if by_gpus else unit.work
@@ -42,7 +48,9 @@ def measured_stages(outcome: Outcome, *, by_gpus: bool = False) -> list[Stage]:
             evicted += len(lost)
             broken += unit.is_core and len(lost) == len(unit.pods)
     stages = [_zero_bound(f"{name}/{p}", work[p]) for p in sorted(work, reverse=True)]
-    counts = (("gangs-broken", broken), ("evicted-pods", evicted), ("moved-pods", moved))
+    counts = [("gangs-broken", broken), ("evicted-pods", evicted), ("moved-pods", moved)]
+    if moved and moves is not None:
+        counts.append(("moved-work", round(lost_by_moves)))
     last = _worth_lost(state, outlook) if (outlook := state.problem.outlook) is not None else _opened(state)
     return [*stages, *(_zero_bound(name, value) for name, value in counts), last]
 

@@ -11,7 +11,7 @@ from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
 import kai_solver
-from kai_solver.domain import Action, SearchSpec, SolverModel, StageSpec, UsualPod
+from kai_solver.domain import Action, MovesSpec, SearchSpec, SolverModel, StageSpec, UsualPod
 from kai_solver.errors import ModelFileError, nearest
 from kai_solver.modelfiles.schema import LeftoverTable, ModelTable, SearchTable, StageTable, UsualTable
 from kai_solver.modelfiles.usual import SNAPSHOT, read_usual
@@ -63,6 +63,7 @@ def model_from_document(document: Mapping[str, Any], file: str = "") -> SolverMo
         stages=tuple(StageSpec(stage.name, stage.share, stage.gap) for stage in table.stages),
         search=SearchSpec(**table.search.model_dump()),
         usual=tuple(_usual(row) for row in table.leftover.usual),
+        moves=MovesSpec(**table.moves.model_dump()),
         budget_s=table.budget_s,
         hash=_hash(table),
     )

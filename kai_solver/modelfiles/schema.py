@@ -25,6 +25,8 @@ def seconds(value: object) -> object:
 
 BudgetSeconds = Annotated[float, BeforeValidator(seconds), Field(gt=0, le=86_400)]
 
+LossSeconds = Annotated[float, BeforeValidator(seconds), Field(ge=0, le=31_536_000)]
+
 
 class _Table(BaseModel):
     model_config = ConfigDict(extra="forbid", allow_inf_nan=False, frozen=True)
@@ -57,6 +59,13 @@ class SearchTable(_Table):
     max_variables: int = Field(default=60_000, ge=0, le=10_000_000)
     memory_mib: int = Field(default=4096, ge=64, le=1_048_576)
     neighbourhoods: float = Field(default=0.0, ge=0, le=1)
+
+
+class MovesTable(_Table):
+    """``[moves]``."""
+
+    checkpoint_s: LossSeconds = 240.0
+    restart_s: LossSeconds = 60.0
 
 
 class UsualTable(_Table):
@@ -96,6 +105,7 @@ class ModelTable(_Table):
     stages: tuple[StageTable, ...] = Field(min_length=0)
     search: SearchTable = SearchTable()
     leftover: LeftoverTable = LeftoverTable()
+    moves: MovesTable = MovesTable()
     budget_s: BudgetSeconds = 2.0
 
     @field_validator("ladder")

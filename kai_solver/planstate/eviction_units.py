@@ -6,6 +6,7 @@ Source: docs/kai-behaviour.md#eviction-units.
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from kai_solver.domain import MovesSpec
 from kai_solver.planstate.allocation_units import is_flat
 from kai_solver.planstate.state import State
 from kai_solver.problem import GangShape, Leaf, Problem, TreeNode
@@ -123,9 +124,19 @@ def work_lost(problem: Problem, gang: GangShape, pods: tuple[int, ...]) -> float
     Counting GPUs alone would make CPU-only victims free. Gangs of unknown start count from their creation; at
     least one second, so that no unit is free.
     """
-    started = gang.gang.last_start_s if gang.gang.last_start_s is not None else gang.gang.created_s
-    age_s = max(1.0, problem.snapshot.now_s - started)
+    age_s = _age_s(problem, gang)
     charge = charge_of(problem, pods)
     share = max((c / t for c, t in zip(charge, problem.total, strict=True) if t > 0), default=0.0)
     scale = problem.total[2] / 1000 if problem.total[2] else problem.total[0] / 1000
     return share * scale * age_s
+
+
+def _age_s(problem: Problem, gang: GangShape) -> float:
+    started = gang.gang.last_start_s if gang.gang.last_start_s is not None else gang.gang.created_s
+    return max(1.0, problem.snapshot.now_s - started)
+
+
+def move_lost(problem: Problem, unit: Unit, moves: MovesSpec) -> float:
+    """What ``unit`` loses if all of it moves, in GPU-seconds as `work_lost`: since its checkpoint, and its restart."""
+    age_s = _age_s(problem, problem.gangs[unit.gang])
+    return unit.work / age_s * (min(age_s, moves.checkpoint_s) + moves.restart_s)

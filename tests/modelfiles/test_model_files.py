@@ -57,6 +57,13 @@ def test_what_sets_the_shipped_models_apart() -> None:
     assert load_model("fast").budget_s < load_model("default").budget_s
 
 
+def test_what_a_move_costs_is_seconds_or_durations(tmp_path: Path) -> None:
+    assert (load_model().moves.checkpoint_s, load_model().moves.restart_s) == (240.0, 60.0)
+    path = write(tmp_path, 'extends = "default"\n[moves]\ncheckpoint_s = "10m"\nrestart_s = 0')
+    assert (load_model(path).moves.checkpoint_s, load_model(path).moves.restart_s) == (600.0, 0.0)
+    assert "moves.restart_s" in str(refused(tmp_path, 'extends = "default"\n[moves]\nrestart_s = -1'))
+
+
 def test_hashes_tell_models_apart() -> None:
     hashes = {load_model(name).hash for name in available_models()}
     assert len(hashes) == len(available_models())
