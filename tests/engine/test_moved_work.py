@@ -17,9 +17,9 @@ def moved_work(snapshot: Snapshot, moves: MovesSpec) -> int | None:
 
 
 def one_move(started_s: float) -> Snapshot:
-    """Two of eight GPUs on either of two nodes; a pod of one GPU moves, so that another finds four on one node."""
-    gangs = [a_gang("a", 1, on="n0", last_start_s=started_s), a_gang("b", 3, on="n1"), a_gang("wide", 4)]
-    return a_cluster([a_node("n0", 4), a_node("n1", 4)], gangs)
+    """A pod of one GPU moves to the smaller node, so that one of four fits the larger one."""
+    gangs = [a_gang("a", 1, on="n0", last_start_s=started_s), a_gang("wide", 4)]
+    return a_cluster([a_node("n0", 4), a_node("n1", 1)], gangs)
 
 
 def test_a_pod_loses_what_it_did_since_its_checkpoint_and_its_restart() -> None:

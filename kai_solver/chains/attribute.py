@@ -1,0 +1,176 @@
+"""For which admission each unit leaves or moves, once chains have changed which do.
+
+A unit stays with the admissions that disturbed it before. Else it is for the gang that takes its node, or for any that
+may take it (`search.rights`). An admission for which nothing leaves any more may count as consolidation: its gang could
+as well have had others moved, of whatever queue and priority.
+"""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+
+from kai_solver.actions.reclaim_replay import reclaims_hold
+from kai_solver.actions.sharing import VictimGroup, share_out
+from kai_solver.domain import Action
+from kai_solver.planstate.outcome import Admission, Outcome
+from kai_solver.planstate.victims import VictimPool
+from kai_solver.units import UNLIMITED
+
+EVICTING = (Action.RECLAIM, Action.PREEMPT)
+NOTHING: frozenset[int] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class Charging:
+    """By which rights units may be disturbed.
+
+    ``takers``: by admission from before the chains, the units that it may take (`Rights.takers`). ``may_consolidate``:
+    whether the model runs consolidation, and the policy allows it. ``per_gang``: gangs that may move for one gang by
+    consolidation; -1: any number.
+    """
+
+    takers: tuple[frozenset[int], ...] = ()
+    may_consolidate: bool = True
+    per_gang: int = UNLIMITED
+
+
+def charge(outcome: Outcome, pool: VictimPool, changed: Iterable[int], charging: Charging) -> bool:
+    """Let the admissions of ``outcome`` disturb the units that are disturbed now; False where that is not allowed.
+
+    ``changed``: units that may be disturbed now and were not before, or the other way round. The admissions are to be
+    put back by the caller where it is not allowed.
+    """
+    units = {unit for admission in outcome.admissions for unit in admission.units}.union(changed)
+    disturbed = sorted(unit for unit in units if pool.is_disturbed(unit))
+    evicted = [unit for unit in disturbed if pool.has_left(unit)]
+    moved = [unit for unit in disturbed if not pool.has_left(unit)]
+    found = _Charge(outcome, pool, charging)
+    if not (all(map(found.evict, evicted)) and all(map(found.move, moved))):
+        return False
+    outcome.replace_admissions(found.admissions())
+    if reclaims_hold(outcome):
+        return True
+    shared = share_out(outcome, found.victim_groups(evicted, moved))
+    outcome.replace_admissions(shared.admissions)
+    return not shared.left and reclaims_hold(outcome)
+
+
+class _Charge:
+    """Units given to admissions one by one: first those that leave, then those that move."""
+
+    def __init__(self, outcome: Outcome, pool: VictimPool, charging: Charging) -> None:
+        self.pool, self.charging, self.state = pool, charging, outcome.state
+        gangs = outcome.state.problem.gangs
+        self.admitted = outcome.admissions
+        self.actions = [admission.action for admission in self.admitted]
+        self.takers = [*charging.takers, *(NOTHING for _ in range(len(self.admitted) - len(charging.takers)))]
+        self.units: list[dict[int, None]] = [{} for _ in self.admitted]
+        self.loses = [False for _ in self.admitted]
+        """Whether some unit leaves for the admission."""
+        self.gangs: list[set[int]] = [set() for _ in self.admitted]
+        """Gangs whose units it disturbs."""
+        self.preemptible = [gangs[a.allocation_unit.gang].gang.preemptible for a in self.admitted]
+        self._before: dict[int, list[int]] = {}
+        self._landing: dict[int, list[int]] = {}
+        self._judged = [number for number, admission in enumerate(self.admitted) if admission.units]
+        self._of_gang: dict[int, int] = {}
+        """By gang, the admission for which its first unit left: those of one gang leave for one."""
+        self._next = 0
+        for number, admission in enumerate(self.admitted):
+            for unit in admission.units:
+                self._before.setdefault(unit, []).append(number)
+            for node in {self.state.places[pod].node for pod in admission.allocation_unit.pods}:
+                self._landing.setdefault(node, []).append(number)
+
+    def admissions(self) -> list[Admission]:
+        """The admissions with their units."""
+        every = zip(self.admitted, self.actions, self.units, strict=True)
+        return [replace(admission, action=action, units=tuple(units)) for admission, action, units in every]
+
+    def victim_groups(self, evicted: Iterable[int], moved: Iterable[int]) -> Iterator[VictimGroup]:
+        """What may leave for whom: units of one gang together. Moved ones stay with their admission."""
+        by_gang: dict[int, list[int]] = {}
+        for unit in evicted:
+            by_gang.setdefault(self.pool.units[unit].gang, []).append(unit)
+        for units in by_gang.values():
+            able = [n for n in range(len(self.admitted)) if all(self._may_evict(n, unit) for unit in units)]
+            yield VictimGroup(tuple(units), frozenset(able))
+        for unit in moved:
+            able = [n for n, own in enumerate(self.units) if unit in own]
+            yield VictimGroup((unit,), frozenset(able), evicted=False)
+
+    # -- evictions ---------------------------------------------------------------------------------------------------
+
+    def evict(self, unit: int) -> bool:
+        """Find for which admission ``unit`` leaves."""
+        able = [number for number in self._before.get(unit, ()) if self._may_evict(number, unit)]
+        if not able:
+            found = next((number for number in self._candidates(unit) if self._may_evict(number, unit)), None)
+            able = [] if found is None else [found]
+        for number in able:
+            self._note(number, unit)
+            self.loses[number] = True
+            self._of_gang.setdefault(self.pool.units[unit].gang, number)
+        return bool(able)
+
+    def _candidates(self, unit: int) -> Iterator[int]:
+        same = self._of_gang.get(self.pool.units[unit].gang)
+        if same is not None:
+            yield same
+        yield from self._near(unit)
+        yield from self._judged
+        yield from range(len(self.admitted))
+
+    def _may_evict(self, number: int, unit: int) -> bool:
+        return self.actions[number] in EVICTING and self._takes(number, unit)
+
+    def _takes(self, number: int, unit: int) -> bool:
+        return unit in self.takers[number] or unit in self.admitted[number].units
+
+    # -- moves -------------------------------------------------------------------------------------------------------
+
+    def move(self, unit: int) -> bool:
+        """Find for which admission ``unit`` moves."""
+        count = len(self.admitted)
+        # Round about, so that no admission gets all that moves far from any.
+        around = ((self._next + offset) % count for offset in range(count))
+        for number in (*self._before.get(unit, ()), *self._near(unit)):
+            if self._move_for(number, unit):
+                return True
+        for number in around:
+            if self._move_for(number, unit):
+                self._next = (number + 1) % count
+                return True
+        return False
+
+    def _move_for(self, number: int, unit: int) -> bool:
+        """Let ``unit`` move for an admission that may evict it, or by consolidation; False where it may not."""
+        may_move = self.state.problem.policy.consolidating_reclaim
+        if self.actions[number] in EVICTING and may_move and self._takes(number, unit):
+            self._note(number, unit)
+            return True
+        if not self._may_consolidate(number, unit):
+            return False
+        self.actions[number] = Action.CONSOLIDATION
+        self._note(number, unit)
+        return True
+
+    def _may_consolidate(self, number: int, unit: int) -> bool:
+        action, gang = self.actions[number], self.pool.units[unit].gang
+        if not self.charging.may_consolidate or not self.preemptible[number] or self.loses[number]:
+            return False
+        if action is Action.ALLOCATE or gang == self.admitted[number].allocation_unit.gang:
+            return False
+        most = self.charging.per_gang
+        return most < 0 or len(self.gangs[number] | {gang}) <= most
+
+    # -- both --------------------------------------------------------------------------------------------------------
+
+    def _note(self, number: int, unit: int) -> None:
+        self.units[number][unit] = None
+        self.gangs[number].add(self.pool.units[unit].gang)
+
+    def _near(self, unit: int) -> Iterator[int]:
+        """Admissions that take nodes where the unit ran."""
+        origin = self.state.problem.pod_node
+        for node in dict.fromkeys(origin[pod] for pod in self.pool.units[unit].pods):
+            yield from self._landing.get(node, ())
