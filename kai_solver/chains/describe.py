@@ -132,7 +132,7 @@ class _Sayable:
         return tied
 
     def _is_plain(self, shape: int) -> bool:
-        """True where optional rules are about pods of ``shape`` on ``tied`` nodes at most, if no other pod is related."""
+        """True where optional rules are about unrelated pods of ``shape`` on ``tied`` nodes at most."""
         return all(rule.counts_alike(shape) or rule not in self._masking for rule in self.state.rules)
 
     # -- groups ----------------------------------------------------------------------------------------------------
