@@ -34,7 +34,7 @@ def prose(text: str) -> Iterator[str]:
     text = re.sub(r"<!--.*?-->", "", text, flags=re.DOTALL)
     text = re.sub(r"^```.*?^```", "", text, flags=re.DOTALL | re.MULTILINE)
     text = re.sub(r"!?\[([^\]]*)\]\([^)]*\)", r"\1", text)
-    text = re.sub(r"`[^`\n]*`", "code", text)
+    text = re.sub(r"`[^`\n]*`", "CODE", text)
     for block in re.split(r"\n\s*\n", text):
         if block.lstrip().startswith("#"):
             continue
