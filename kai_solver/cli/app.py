@@ -43,7 +43,7 @@ app = typer.Typer(
     help=HELP + EXIT_CODES_HELP,
     rich_markup_mode=None,
     no_args_is_help=True,
-    add_completion=False,
+    add_completion=True,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )

@@ -11,7 +11,21 @@ Instance = Annotated[
         help="Own JSON/YAML, KAI snapshot.zip, Kubernetes objects, case file or openb recipe; - reads a pipe."
     ),
 ]
-Model = Annotated[str, typer.Option("--model", "-m", help="Solver model: a name (see `models list`) or a TOML file.")]
+
+
+def _models(begun: str) -> list[str]:
+    """Names of models that begin so, for the completion of shells; files are completed by the shell itself."""
+    from kai_solver.modelfiles import available_models
+
+    return [name for name in available_models() if name.startswith(begun)]
+
+
+Model = Annotated[
+    str,
+    typer.Option(
+        "--model", "-m", autocompletion=_models, help="Solver model: a name (see `models list`) or a TOML file."
+    ),
+]
 Budget = Annotated[
     str | None, typer.Option("--budget", "-b", help="Time to decide, like 2s or 500ms; default: the model's.")
 ]

@@ -61,6 +61,20 @@ def test_help_of_a_command_loads_nothing_of_ours_that_is_heavy(command: str) -> 
     assert loaded_by(command, "--help", among=HEAVY) == "[]"
 
 
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_shells_complete_commands_and_models(shell: str) -> None:
+    def completed(words: str, index: int) -> str:
+        said = {"COMP_WORDS": words, "COMP_CWORD": str(index), "_TYPER_COMPLETE_ARGS": words}
+        said |= {"_KAI_SOLVER_COMPLETE": f"complete_{shell}", "_TYPER_COMPLETE_FISH_ACTION": "get-args"}
+        program = [sys.executable, "-c", "from kai_solver.cli import main; main()"]
+        done = subprocess.run(program, capture_output=True, text=True, timeout=60, env=os.environ | said, check=False)
+        return done.stdout
+
+    assert "explain" in completed("kai-solver ex", 1)
+    assert "solve" not in completed("kai-solver ex", 1)
+    assert "deterministic" in completed("kai-solver solve --model d", 3)
+
+
 def test_the_version_is_printed() -> None:
     done = run("--version")
     assert (done.returncode, done.stdout.split()[0]) == (0, "kai-solver")
