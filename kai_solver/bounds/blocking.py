@@ -13,13 +13,11 @@ from itertools import combinations
 
 from kai_solver.bounds.counting import (
     GPU_NAME,
-    PLACEMENT,
     TOPOLOGY,
     BoolArray,
     Relaxed,
     Shortfall,
     describe,
-    say_most,
     say_pods,
 )
 from kai_solver.bounds.demand import Demand
@@ -28,6 +26,7 @@ from kai_solver.domain import Action, Blocker
 from kai_solver.errors import InternalError
 from kai_solver.fairness import MINRUNTIME, PREEMPTIBLE, PRIORITY, SHARE
 from kai_solver.problem.capacity import NODE_RULES
+from kai_solver.problem.rules import Spacing
 from kai_solver.units import GPU, MILLI, QUEUE_RESOURCES, format_amount
 
 MOST_TRIED = 36
@@ -145,8 +144,7 @@ def _elements(bounds: Bounds, demand: Demand, *, by_action: bool) -> Iterator[st
         yield QUOTA
     if demand.scope is not None:
         yield TOPOLOGY
-    if demand.spacing.is_rule:
-        yield PLACEMENT
+    yield from (spacing.kind for spacing in demand.spacings)
     yield NODE_RULES
     coming = [rule for rule in bounds.problem.rules if not rule.is_protective]
     rules = [rule for rule in coming if rule.may_block(bounds.problem, demand.needed)]
@@ -160,9 +158,8 @@ def elements_of_model(evidence: Evidence) -> tuple[str, ...]:
     """Rules and resources that the model can be asked without, as of `_elements`."""
     demand = evidence.demand
     shares = [SHARE] if demand.action is Action.RECLAIM else []
-    names = [
-        name for name in _elements(evidence.bounds, demand, by_action=False) if name not in (LIMIT, QUOTA, PLACEMENT)
-    ]
+    not_asked = {LIMIT, QUOTA, *(spacing.kind for spacing in demand.spacings)}
+    names = [name for name in _elements(evidence.bounds, demand, by_action=False) if name not in not_asked]
     return (*names, *shares)
 
 
@@ -249,10 +246,13 @@ class ElementWords:
             return self._domain()
         if self.found.blocker is not None and self.found.kind == name:
             return self.found.blocker
+        for spacing in self.demand.spacings:
+            if spacing.kind == name:
+                return self._spacing(spacing)
         for rule in self.problem.rules:
             if rule.kind == name:
                 return rule.element(self)
-        return self._placement() if name == PLACEMENT else self._resource(name)
+        return self._resource(name)
 
     def _of_queue(self, kind: str) -> Blocker:
         found, title = self.found, self.problem.queues.title(self.found.queue)
@@ -273,7 +273,7 @@ class ElementWords:
     def count(self) -> Shortfall:
         """The count that says no."""
         if self.found.count is None:
-            raise InternalError("a rule of placement blocks, but no count says so")
+            raise InternalError("a rule blocks, but no count says so")
         return self.found.count
 
     @property
@@ -299,12 +299,12 @@ class ElementWords:
             inside = inside & self.demand.scope.masks[count.where]
         return relaxed, inside
 
-    def _placement(self) -> Blocker:
-        count, rule = self.count, self.demand.spacing
+    def _spacing(self, spacing: Spacing) -> Blocker:
+        count = self.count
         if count.kind == "nodes":
-            return Blocker("placement", "different nodes with room", str(count.need), str(count.have))
+            return Blocker(spacing.kind, "different nodes with room", str(count.need), str(count.have))
         need = f"{say_pods(count.need)} of {describe(self.problem, count.shape)}"
-        return Blocker("placement", f"{say_most(rule)} on one node", need, f"room for {count.have}")
+        return Blocker(spacing.kind, f"{spacing.says} on one node", need, f"room for {count.have}")
 
     def _resource(self, name: str) -> Blocker:
         if self.found.count is None:  # Not enough is free, and not enough may be taken.

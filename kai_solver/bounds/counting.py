@@ -12,25 +12,24 @@ from typing import Literal, overload
 import numpy as np
 from numpy.typing import NDArray
 
-from kai_solver.domain import NO_PLACEMENT, Blocker, Placement
+from kai_solver.domain import Blocker
 from kai_solver.problem import Problem
 from kai_solver.problem.capacity import (
     ENDLESS,
-    MANY,
     NODE_RULES,
     fitting,
     fitting_beside_gpus,
     limited_by_rules,
 )
-from kai_solver.problem.rules import RuleBound
-from kai_solver.units import GPU, MILLI, PODS, format_amount
+from kai_solver.problem.rules import RuleBound, Spacing
+from kai_solver.units import GPU, PODS, format_amount
 from kai_solver.units.resources import FIXED
 from kai_solver.units.shares import WHOLE, floor_milli
 
 IntArray = NDArray[np.int64]
 BoolArray = NDArray[np.bool_]
 
-TOPOLOGY, PLACEMENT = "topology", "placement"
+TOPOLOGY = "topology"
 """Rules that a count can be asked without; resources are dropped by their names."""
 
 NOTHING: frozenset[str] = frozenset()
@@ -153,7 +152,7 @@ def _on_distinct(slots: IntArray, devices: int, most: int) -> IntArray:
 class Shortfall:
     """One count that does not come out: ``need`` and ``have`` in pods, slots, nodes or amounts, by ``kind``.
 
-    ``where``: the domain that comes closest, -1 for all nodes. ``size``: GPUs of a slot.
+    ``where``: the domain that comes closest, -1 for all nodes. ``size``: GPUs of a slot. ``spacing``: by which rule.
     """
 
     kind: Literal["fit", "spacing", "nodes", "slots", "total", "flow"]
@@ -163,6 +162,7 @@ class Shortfall:
     resource: int = GPU
     size: int = 0
     where: int = -1
+    spacing: Spacing | None = None
 
 
 def shortfall(
@@ -171,7 +171,7 @@ def shortfall(
     needed: Mapping[int, int],
     beside: Mapping[int, int],
     domains: Sequence[BoolArray] | None,
-    spacing: Placement = NO_PLACEMENT,
+    spacings: Sequence[Spacing] = (),
     dropped: frozenset[str] = NOTHING,
 ) -> Shortfall | None:
     """The count that proves that ``needed`` pods cannot be placed, None where counting proves nothing.
@@ -184,19 +184,20 @@ def shortfall(
         Pods by shape that must have a place too, anywhere.
     domains
         Node masks (N,) of which one must hold all of ``needed``; None where any nodes will do.
-    spacing
-        How the pods of ``needed`` must lie. Of its least number of nodes only what concerns no other pods may be given.
+    spacings
+        How the pods of ``needed`` must lie, by optional rules.
     dropped
-        Rules and resources that do not bind: names of the schema, `TOPOLOGY`, `PLACEMENT`, `NODE_RULES`,
-        the kinds of optional rules.
+        Rules and resources that do not bind: names of the schema, `TOPOLOGY`, `NODE_RULES`, the
+        kinds of optional rules.
     """
     counts = _Counts(problem, relaxed, dropped)
     masks = None if TOPOLOGY in dropped else domains
     found = counts.in_some(needed, masks)
     if found is None and (beside or masks is not None):
         found = counts.together(_sum(needed, beside), None)
-    if found is None and spacing.is_rule and PLACEMENT not in dropped:
-        found = counts.spaced(needed, masks, spacing)
+    for spacing in spacings:
+        if found is None and spacing.kind not in dropped:
+            found = counts.spaced(needed, masks, spacing)
     return found
 
 
@@ -285,32 +286,21 @@ class _Counts:
         admits = self.relaxed.admits(self.problem, shapes, self.dropped)
         return admits if mask is None else admits & mask
 
-    def spaced(self, needed: Mapping[int, int], masks: Sequence[BoolArray] | None, rule: Placement) -> Shortfall | None:
+    def spaced(self, needed: Mapping[int, int], masks: Sequence[BoolArray] | None, rule: Spacing) -> Shortfall | None:
         """Not enough room where a node holds at most so much of one workload, or not enough nodes with room."""
         problem = self.problem
         masks = masks if masks is not None else [np.ones(len(problem.nodes), dtype=np.bool_)]
         offers = np.zeros(len(problem.nodes), dtype=np.bool_)
         for shape, count in needed.items():
             fit = self.relaxed.fit(problem, shape, self.dropped)
-            fit = np.minimum(fit, most_beside(problem, shape, rule))
+            fit = np.minimum(fit, rule.most(problem, shape))
             offers |= fit > 0
             best = max((int(fit[mask].sum()) for mask in masks), default=0)
             if best < count:
-                return Shortfall("spacing", count, best, shape)
-        least = min(rule.min_nodes or 0, sum(needed.values()))
+                return Shortfall("spacing", count, best, shape, spacing=rule)
+        least = min(rule.nodes, sum(needed.values()))
         nodes = max((int(offers[mask].sum()) for mask in masks), default=0)
-        return Shortfall("nodes", least, nodes) if nodes < least else None
-
-
-def most_beside(problem: Problem, shape: int, rule: Placement) -> IntArray:
-    """(N,) most pods of ``shape`` that one workload may have on each node."""
-    most = np.full(len(problem.nodes), MANY, dtype=np.int64)
-    if rule.max_pods_per_node is not None:
-        np.minimum(most, rule.max_pods_per_node, out=most)
-    milli = problem.shapes.milli(shape) * problem.shapes.shapes[shape].gpu.devices
-    if rule.max_gpus_per_node is not None:
-        np.minimum(most, rule.max_gpus_per_node * MILLI // np.maximum(milli, 1), out=most, where=milli > 0)
-    return most
+        return Shortfall("nodes", least, nodes, spacing=rule) if nodes < least else None
 
 
 def _sum(first: Mapping[int, int], second: Mapping[int, int]) -> dict[int, int]:
@@ -329,17 +319,18 @@ def count_bound(
     needed: Mapping[int, int],
     beside: Mapping[int, int],
     domains: Sequence[BoolArray] | None,
-    spacing: Placement = NO_PLACEMENT,
+    spacings: Sequence[Spacing] = (),
 ) -> Blocker | None:
     """`shortfall` in words."""
-    found = shortfall(problem, relaxed, needed, beside, domains, spacing)
-    return None if found is None else in_words(problem, found, spacing)
+    found = shortfall(problem, relaxed, needed, beside, domains, spacings)
+    return None if found is None else in_words(problem, found)
 
 
-def in_words(problem: Problem, found: Shortfall, spacing: Placement = NO_PLACEMENT) -> Blocker:
+def in_words(problem: Problem, found: Shortfall) -> Blocker:
     """What a count says, before it is known which rules and resources are to blame."""
-    if found.kind == "nodes":
-        return Blocker("placement", "different nodes with room", str(found.need), str(found.have))
+    spacing = found.spacing
+    if spacing is not None and found.kind == "nodes":
+        return Blocker(spacing.kind, "different nodes with room", str(found.need), str(found.have))
     if found.kind == "flow":
         return Blocker("resource", "nodes for pods of several kinds", say_pods(found.need), f"room for {found.have}")
     if found.kind == "slots":
@@ -348,19 +339,9 @@ def in_words(problem: Problem, found: Shortfall, spacing: Placement = NO_PLACEME
         name = problem.snapshot.schema.names[found.resource]
         return Blocker("resource", name, format_amount(name, found.need), format_amount(name, found.have))
     pod, room = describe(problem, found.shape), f"room for {found.have}"
-    if found.kind == "spacing":
-        return Blocker("placement", f"{pod} a pod, {say_most(spacing)} on one node", say_pods(found.need), room)
+    if spacing is not None:
+        return Blocker(spacing.kind, f"{pod} a pod, {spacing.says} on one node", say_pods(found.need), room)
     return Blocker("resource" if found.where < 0 else "domain", pod, say_pods(found.need), room)
-
-
-def say_most(rule: Placement) -> str:
-    """The most that ``rule`` allows on a node, in words; empty where it sets none."""
-    words = []
-    if rule.max_pods_per_node is not None:
-        words.append(f"at most {rule.max_pods_per_node} of its pods")
-    if rule.max_gpus_per_node is not None:
-        words.append(f"at most {rule.max_gpus_per_node} of its GPUs")
-    return " and ".join(words)
 
 
 def describe(problem: Problem, shape: int) -> str:

@@ -6,9 +6,10 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from kai_solver.domain import NO_PLACEMENT, Action, Placement
+from kai_solver.domain import Action
 from kai_solver.problem import GangShape
 from kai_solver.problem.charges import Charge, sum_of
+from kai_solver.problem.rules import Spacing
 from kai_solver.units import GPU
 
 BoolArray = NDArray[np.bool_]
@@ -50,8 +51,8 @@ class Demand:
         Pods by shape: of the allocation unit, and of those that must have a place too.
     scope
         The required topology level over all of ``needed``; None without one.
-    spacing
-        How the pods of ``needed`` must lie.
+    spacings
+        How the pods of ``needed`` must lie, by optional rules.
     grown
         Of those admitted, what gangs got that ran before: it counts beside ``needed`` where they stay.
     kept
@@ -73,7 +74,7 @@ class Demand:
     needed: Mapping[int, int]
     beside: Mapping[int, int]
     scope: Scope | None = None
-    spacing: Placement = NO_PLACEMENT
+    spacings: tuple[Spacing, ...] = ()
     grown: tuple[Grown, ...] = ()
     kept: tuple[tuple[int, Mapping[int, int]], ...] | None = None
     deep: bool = False

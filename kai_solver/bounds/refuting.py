@@ -133,7 +133,7 @@ class Bounds:
         masks = None if demand.scope is None else demand.scope.masks
         beside = self.beside(demand, moment, leaving, dropped)
         relaxed = self.residents.without(leaving, self.barred(dropped))
-        found = shortfall(self.problem, relaxed, demand.needed, beside, masks, demand.spacing, dropped)
+        found = shortfall(self.problem, relaxed, demand.needed, beside, masks, demand.spacings, dropped)
         if found is None and demand.deep:
             found = self._lacks_flow(demand, relaxed, beside, dropped)
         return None if found is None else Refuted("count", found)
@@ -247,10 +247,10 @@ class Bounds:
             or self._lacks_room(alone, empty, all_running, dropped)
         )
 
-    def in_words(self, demand: Demand, found: Refuted) -> Blocker:
+    def in_words(self, found: Refuted) -> Blocker:
         """The proof as one element."""
         if found.count is not None:
-            return in_words(self.problem, found.count, demand.spacing)
+            return in_words(self.problem, found.count)
         if found.blocker is not None:
             return found.blocker
         name = QUEUE_RESOURCES[found.resource]

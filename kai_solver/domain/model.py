@@ -11,6 +11,7 @@ RULES = {
     "tenants": "one_tenant",
     "affinity": "pod_relations",
     "spread": "pod_relations.spread",
+    "placement": "workload_spread",
     "budgets": "disruption_budgets",
     "gpurows": "gpu_rows",
     "spares": "spares",

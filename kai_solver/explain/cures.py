@@ -64,7 +64,6 @@ def _effort(blocker: Blocker) -> tuple[int, bool]:
         "rule",
         _PROTECTIVE,
         "domain",
-        "placement",
         _OPTIONAL,
         "resource",
     )
@@ -118,7 +117,6 @@ _TEXTS = {
     "fair-share": "a quota of queue {name}, and of those above it, for all the {resource} that it asks for",
     "surplus": "no quota and no weight for other queues",
     "domain": "no required {name}",
-    "placement": "no rule of placement",
 }
 _RULES = {
     "priority": "the highest priority in its queue",

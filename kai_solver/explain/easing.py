@@ -5,7 +5,6 @@ from dataclasses import replace
 
 from kai_solver.domain import (
     NO_CONSTRAINTS,
-    NO_PLACEMENT,
     Blocker,
     Gang,
     Node,
@@ -155,11 +154,6 @@ def _without_topology(group: SubGroup) -> SubGroup:
     return replace(group, children=children, topology=None)
 
 
-def _any_placement(snapshot: Snapshot, gang: str, _blocker: Blocker) -> Snapshot:
-    queues = tuple(replace(queue, placement=NO_PLACEMENT) for queue in snapshot.queues)
-    return replace(_changed(snapshot, gang, lambda g: replace(g, placement=NO_PLACEMENT)), queues=queues)
-
-
 def _any_node(snapshot: Snapshot, gang: str, _blocker: Blocker) -> Snapshot:
     free = replace(NO_CONSTRAINTS, tolerations=(Toleration(operator="Exists"),))
 
@@ -199,7 +193,6 @@ Ease = Callable[[Snapshot, str, Blocker], Snapshot | None]
 _BY_KIND: dict[str, Ease] = {
     "resource": _more_capacity,
     "domain": _any_domain,
-    "placement": _any_placement,
     "queue-limit": _higher_cap,
     "queue-quota": _higher_cap,
     "fair-share": _more_share,

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from kai_solver.domain import Action, Placement
+from kai_solver.domain import Action
 from kai_solver.fairness import QueueSurplus
 from kai_solver.problem import Problem
 from kai_solver.problem.charges import Charge
@@ -43,7 +43,7 @@ class Scope:
 class Piece:
     """Pods of one shape under one leaf of a gang: ``pods`` are interchangeable. ``scopes`` index the owner's.
 
-    ``own``: it matters which node gets how many of them (a rule of placement), so they share no pool.
+    ``own``: it matters which node gets how many of them (`GangShape.is_spaced`), so they share no pool.
     """
 
     shape: int
@@ -55,23 +55,6 @@ class Piece:
     def is_pooled(self) -> bool:
         """True where its places are counted together with those of all other pods of the shape."""
         return not self.scopes and not self.own
-
-
-@dataclass(frozen=True, slots=True)
-class Spacing:
-    """A workload whose rule says how its pods lie on nodes.
-
-    Attributes
-    ----------
-    gangs
-        Its gangs.
-    fixed
-        By node, pods of it that this problem does not touch, and the thousandths of GPUs that they hold.
-    """
-
-    gangs: frozenset[int]
-    rule: Placement
-    fixed: Mapping[int, tuple[int, int]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,8 +159,8 @@ class Joint:
     surplus
         By levelled queue that reclaim takes from: its leaf queues, and per resource how much may go before the last
         unit (a set is allowed where some resource stays below).
-    spacings
-        Workloads of the arrivals and movers that have a rule of placement.
+    of_rules
+        By optional rule, what its rows have to know of the working state (`Ledger.for_rows`).
     releases
         Caps of optional rules that count pods of movers, with how many of these may leave home.
     dropped
@@ -193,7 +176,7 @@ class Joint:
     caps: tuple["Cap", ...] = ()
     surplus: tuple[QueueSurplus, ...] = ()
     free_of: Mapping[str, Any] = field(default_factory=dict)
-    spacings: tuple[Spacing, ...] = ()
+    of_rules: Mapping[str, Any] = field(default_factory=dict)
     dropped: frozenset[str] = frozenset()
     releases: tuple[tuple[ReleaseKey, int], ...] = ()
 

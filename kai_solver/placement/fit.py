@@ -28,8 +28,9 @@ _NODE_TYPE = 1 << 36
 _POINT = _NODE_TYPE // 10
 _BEST = 100
 """That a pod without GPUs keeps off GPU nodes is worth ten points of KAI's, the best score of a rule a hundred."""
-_LIKE, _MOST_LIKES = 1 << 21, 1 << 12
-"""A pod of the same workload: above any share of what is free (2^20), below a wish for the node (2^34)."""
+_OF_WORKLOAD = 1 << 21
+"""A pod of its workload that is there (4,096 at most): above any share of what is free (2^20), below a wish for the
+node (2^34)."""
 
 _LOSS = 1 << 21
 """A step of what the pod takes from usual ones (4095 at most): as one of the same workload, which are for pods that
@@ -215,13 +216,12 @@ class FitTable:
         allowed: BoolArray | None = None,
         rank: IntArray | None = None,
         pod: int | None = None,
-        likes: IntArray | None = None,
     ) -> tuple[int, bool] | None:
         """The best node for one pod, and whether it can be bound now; None where it fits nowhere.
 
         Order (docs/kai-behaviour.md#scoring): neighbours that ``pod`` prefers; ``rank`` (N,), smaller first (preferred
-        topology); a device already shared; nodes that it prefers; free now; then, where ``likes`` (N,) is given, the
-        fewest pods of its own workload; packed or spread by what is free; then name. Of packed nodes whose links make a
+        topology); a device already shared; nodes that it prefers; free now; the fewest pods of its own workload, where
+        that is spread; packed or spread by what is free; then name. Of packed nodes whose links make a
         difference those that are in use go first, then those that lose the least bandwidth (`Links`), then the fullest.
         Where the problem has an outlook, what is packed goes first where it takes the least worth from usual pods.
         """
@@ -234,8 +234,6 @@ class FitTable:
             if not candidates.any():
                 return None
         key = self._key(shape, now)
-        if likes is not None:
-            key = key + np.minimum(likes, _MOST_LIKES) * _LIKE
         if rank is not None:
             key = key + rank * _RANK
         self._prefer(key, shape, pod, candidates)
@@ -330,7 +328,7 @@ class FitTable:
                     key -= points * _WEIGHTS[weight]
 
 
-_WEIGHTS = {Weight.NEIGHBOURS: RANKS * _RANK, Weight.NODES: _WISH, Weight.WORKLOAD: _LIKE}
+_WEIGHTS = {Weight.NEIGHBOURS: RANKS * _RANK, Weight.NODES: _WISH, Weight.WORKLOAD: _OF_WORKLOAD}
 
 _NEVER = np.iinfo(np.int64).max
 """Key of a node that is not to be taken."""

@@ -43,20 +43,18 @@ class Placer:
     """Greedy placement on a state; every method leaves the state unchanged where it fails.
 
     ``later``: nothing is bound now even where it could be (places for pods that first have to leave another).
-    ``unruled``: rules of placement are not heeded, to learn whether they are what stands in the way.
+    ``without``: the kind of an optional rule that is not heeded, to learn whether it is what stands in the way.
     ``at_once``: pods of one shape may be placed together. It changes no place, only the time that it takes.
     ``is_attempt_over``: asked between pods; where it says so, `TimeIsUp` is raised, with pods placed.
     """
 
     at_once = True
 
-    def __init__(
-        self, state: State, *, fits: FitTable | None = None, later: bool = False, unruled: bool = False
-    ) -> None:
+    def __init__(self, state: State, *, fits: FitTable | None = None, later: bool = False, without: str = "") -> None:
         self.state = state
         self.fits = fits or FitTable(state)
         self.later = later
-        self.unruled = unruled
+        self.without = without
         self.is_attempt_over: Callable[[], bool] = never
         self._looks = 0
         self._rank: IntArray | None = None
@@ -82,7 +80,7 @@ class Placer:
         shape = self.state.problem.pod_shape[pod]
         if not self.fits.has_room(shape):
             return False
-        allowed = self.state.admitting(pod, allowed, unruled=self.unruled)
+        allowed = self.state.admitting(pod, allowed, without=self.without)
         if self.state.problem.pods[pod].gpu.memory_mib and self.state.problem.pod_node[pod] < 0:
             mask = NodeCaps.of(self.state, pod).affordable()
             allowed = mask if allowed is None else allowed & mask
@@ -90,7 +88,7 @@ class Placer:
             elsewhere = np.arange(len(self.state.problem.nodes)) != origin
             allowed = elsewhere if allowed is None else allowed & elsewhere
         choice = self._promised(pod, shape, allowed)
-        choice = choice or self.fits.choose(shape, allowed, self._rank, pod, self.state.likes(pod))
+        choice = choice or self.fits.choose(shape, allowed, self._rank, pod)
         if choice is None:
             return False
         node, now = choice

@@ -12,8 +12,8 @@ Signature = tuple[object, ...]
 def signature(state: State, allocation_unit: AllocationUnit) -> Signature:
     """Units of one signature fit the same places: what failed once fails for all while capacity only shrinks."""
     gang = state.problem.gangs[allocation_unit.gang]
-    crowded = gang.placement.is_rule and state.workload_spread.has_any(gang.family)
-    if crowded or allocation_unit.root.anchors or not state.problem.ruled.isdisjoint(allocation_unit.pods):
+    has_company = gang.is_spaced and any(rule.has_company(gang.index) for rule in state.rules)
+    if has_company or allocation_unit.root.anchors or not state.problem.ruled.isdisjoint(allocation_unit.pods):
         return (allocation_unit.gang, allocation_unit.pods)
     marks = tuple(rule.tells_apart(pod) for rule in state.problem.rules for pod in allocation_unit.pods)
     return (gang.placement, _of_part(state.problem.pod_shape, allocation_unit.root), marks)

@@ -21,11 +21,10 @@ from kai_solver.errors import InternalError
 from kai_solver.fairness import QueueOrder
 from kai_solver.planstate.devices import best_ones, choose_devices
 from kai_solver.planstate.overload import Overload
-from kai_solver.planstate.workload_spread import WorkloadSpread, admitting, is_kept
 from kai_solver.problem import Leaf, Problem
 from kai_solver.problem.charges import Charge, charge
 from kai_solver.problem.gangs import leaf_positions
-from kai_solver.problem.rules import answering
+from kai_solver.problem.rules import Spacing, answering
 from kai_solver.units import MILLI, PODS
 from kai_solver.units.shares import PARTS_OF_MILLI, WHOLE, floor_milli
 
@@ -106,7 +105,6 @@ class State:
         self.order = QueueOrder(problem.queues, problem.share, problem.allocatable, problem.total)
         self.touched: list[int] = []
         self.journal: list[tuple[str, int, Place | None]] = []
-        self.workload_spread = WorkloadSpread(problem)
         ledgers = (facts.ledger(self) for facts in problem.rules)
         self.rules = tuple(ledger for ledger in ledgers if ledger is not None)
         self.granting = {rule.kind: rule for rule in self.rules if rule.grants}
@@ -375,7 +373,6 @@ class State:
         for name, grant in place.grants.items():
             self.granting[name].take(node, grant, -sign, now=place.now)
         self._share(pod, node, place.devices, -sign, now=place.now)
-        self.workload_spread.shift(pod, node, -sign)
         for rule in self._placing:
             rule.place(self.problem.pod_shape[pod], pod, node, 1, -sign, now=place.now)
         self._note(node, gpus=bool(place.devices))
@@ -395,7 +392,6 @@ class State:
     def _shift_running(self, pod: int, sign: int) -> None:
         problem = self.problem
         node = problem.pod_node[pod]
-        self.workload_spread.shift(pod, node, -sign)
         for rule in self.rules:
             rule.leave(problem.pod_shape[pod], pod, node, 1, sign)
         self.future[:, node] += sign * self._requests[problem.pod_shape[pod]]
@@ -462,36 +458,33 @@ class State:
                 row[1] += sign * cost[1]
                 row[2] += sign * cost[2]
 
-    # -- beside its likes ----------------------------------------------------------------------------------------
+    # -- optional rules ------------------------------------------------------------------------------------------
 
-    def admitting(self, pod: int, allowed: BoolArray | None, *, unruled: bool = False) -> BoolArray | None:
-        """``allowed`` (N,) without the nodes where other pods' places forbid this one; None: all nodes."""
+    def admitting(self, pod: int, allowed: BoolArray | None, *, without: str = "") -> BoolArray | None:
+        """``allowed`` (N,) without the nodes that rules close to ``pod``; None: all nodes.
+
+        ``without``: the kind of a rule that is not asked.
+        """
         masks = [allowed] if allowed is not None else []
         for rule in self.rules:
-            mask = rule.mask(self.problem.pod_shape[pod], pod)
+            mask = rule.mask(self.problem.pod_shape[pod], pod) if rule.kind != without else None
             if mask is not None:
                 masks.append(mask)
-        gang = self.problem.gangs[self.problem.pod_gang[pod]]
-        if gang.placement.is_rule and not unruled:
-            masks.append(admitting(self.problem, gang, pod, self.workload_spread.of[gang.family]))
         if len(masks) < 2:
             return masks[0] if masks else None
         every: BoolArray = np.logical_and.reduce(masks)
         return every
 
-    def likes(self, pod: int) -> IntArray | None:
-        """(N,) pods of its workload by node, for a pod that goes where the fewest are; None for the others."""
-        gang = self.problem.gangs[self.problem.pod_gang[pod]]
-        return self.workload_spread.of[gang.family].pods if gang.placement.nodes == "spread" else None
-
     def keeps_spacing(self, gang: int) -> bool:
-        """True where the pods of the gang's workload lie as their rule asks."""
-        shape = self.problem.gangs[gang]
-        if not shape.placement.is_rule:
-            return True
-        active = [leaf for member in self.workload_spread.members[shape.family] for leaf in self.gangs[member].active]
-        places = {pod: self.places[pod].node for leaf in active for pod in leaf if pod in self.places}
-        return is_kept(self.problem, shape, active, places, self.workload_spread.of[shape.family])
+        """True where the pods of ``gang`` lie as rules ask."""
+        return not self.problem.gangs[gang].is_spaced or all(rule.keeps_spacing(gang) for rule in self.rules)
+
+    def spacings(self, gang: int) -> tuple[Spacing, ...]:
+        """What rules ask of how waiting pods of ``gang`` lie, wherever others are."""
+        if not self.problem.gangs[gang].is_spaced:
+            return ()
+        every = (rule.spacing(gang) for rule in self.rules)
+        return tuple(spacing for spacing in every if spacing is not None)
 
     # -- devices -----------------------------------------------------------------------------------------------
 

@@ -50,7 +50,8 @@ class GangShape:
     placement
         What holds for its pods: its own word, else its queues'.
     family
-        Number that gangs share whose pods ``placement`` is about together; -1 where it asks for nothing of the kind.
+        Number that gangs share whose pods ``placement`` is about together; -1 where it asks for nothing of the kind:
+        then it makes no difference which of the gang's pods are on one node.
     """
 
     index: int
@@ -60,6 +61,11 @@ class GangShape:
     leaves: tuple[Leaf, ...]
     placement: Placement = NO_PLACEMENT
     family: int = -1
+
+    @property
+    def is_spaced(self) -> bool:
+        """True where a rule says how its pods lie on nodes, together with those of its ``family``."""
+        return self.placement.is_rule
 
     @property
     def active(self) -> tuple[int, ...]:

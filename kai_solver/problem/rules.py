@@ -163,6 +163,34 @@ class Ledger:
         """Whether the plan so far keeps the rule."""
         return True
 
+    # -- gangs whose pods must lie in a certain way (`GangShape.is_spaced`) --------------------------------------------
+
+    def keeps_spacing(self, gang: int, /) -> bool:
+        """Whether the pods of ``gang`` that got places lie as the rule asks."""
+        return True
+
+    def has_company(self, gang: int, /) -> bool:
+        """Whether it matters where pods are with which those of ``gang`` must lie: no other gang's "no" is its own."""
+        return False
+
+    def spacing(self, gang: int, /) -> "Spacing | None":
+        """What it asks of waiting pods of ``gang`` wherever others are; None: nothing."""
+        return None
+
+    def in_the_way(self, gang: int, pods: Sequence[int], placed: int, /) -> Refused | None:
+        """What is said where ``pods`` of ``gang`` would find places without the rule, and only ``placed`` do with it.
+
+        None where the rule asks nothing of the gang, or ``reasons`` say all.
+        """
+        return None
+
+    def for_rows(self, arrivals: Sequence[Any], movers: Sequence[Any], /) -> Any:
+        """What its rows have to know of the working state: they find it in `Joint.of_rules`; None: nothing.
+
+        ``arrivals``, ``movers``: `kai_solver.model.joint.Arrival` and ``Mover``.
+        """
+        return None
+
     # -- what pods get of a node -------------------------------------------------------------------------------------
 
     def grant(self, pod: int, node: int, wanted: Any, *, now: bool) -> Any:
@@ -239,6 +267,26 @@ class Ledger:
 def answering(ledgers: Sequence[Ledger], question: str) -> tuple[Ledger, ...]:
     """Those of ``ledgers`` that have an answer of their own to ``question``, a method's name, beside the default."""
     return tuple(one for one in ledgers if getattr(type(one), question) is not getattr(Ledger, question))
+
+
+class Spacing:
+    """How the pods of one allocation unit must lie on nodes by one rule, as far as that concerns no other pods.
+
+    Attributes
+    ----------
+    nodes
+        They are on so many different nodes at the least, or all on different ones where they are fewer.
+    says
+        The most that a node may hold of them, for people; empty where there is none.
+    """
+
+    kind: str = ""
+    nodes: int = 0
+    says: str = ""
+
+    def most(self, problem: "Problem", shape: int, /) -> IntArray:
+        """(N,) most pods of ``shape`` that each node may hold."""
+        raise NotImplementedError
 
 
 class Clearing:

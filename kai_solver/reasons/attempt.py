@@ -134,8 +134,8 @@ class _Walk:
         self.placed = sum(other in self.state.places for other in self.unit.pods)
         takes = self.placer.fits.counts(problem.pod_shape[pod])[1] > 0
         for rule in self.state.rules:
-            mask = rule.mask(problem.pod_shape[pod], pod)
-            takes = takes if mask is None else takes & mask
+            closed = rule.closed(problem.pod_shape[pod], pod, takes)
+            takes = takes if closed is None else takes & ~closed
         self.stuck, self.nodes, self.available = pod, nodes.kubernetes(), int(takes.sum())
 
     def _beyond(self, pod: int) -> str:

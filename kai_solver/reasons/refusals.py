@@ -11,7 +11,6 @@ from dataclasses import replace
 from kai_solver.domain import (
     Blocker,
     FitError,
-    Placement,
     Proof,
     QueueDetails,
     QueueVector,
@@ -221,15 +220,15 @@ def shortage(state: State, placer: Placer, unit: AllocationUnit, proof: Proof) -
     """The refusal for ``unit``: KAI's texts, then what we know beyond them; blockers where ``proof`` has none."""
     tried = attempt(placer, unit)
     constraint = constraint_of(unit.root)
-    rule = state.problem.gangs[unit.gang].placement
     reason = Reason.TOPOLOGY if constraint is not None and tried.stuck is None else Reason.NOT_ENOUGH_RESOURCES
     lines = message_lines(tried.errors)
     blocking = proof.blocking
-    if rule.is_rule and _is_only_the_rule(state, placer, unit):
-        reason = Reason.PLACEMENT
-        lines.insert(0, f"There is room for its pods, but not as its placement asks: {_in_words(rule)}")
-        needs = f"{len(unit.pods)} pods"
-        blocking = blocking or (Blocker("placement", _in_words(rule), needs, f"room for {tried.placed}"),)
+    for rule in state.rules if state.problem.gangs[unit.gang].is_spaced else ():
+        said = rule.in_the_way(unit.gang, unit.pods, tried.placed)
+        if said is not None and _fits_without(state, placer, unit, rule.kind):
+            reason = said.reason
+            lines.insert(0, said.message)
+            blocking = blocking or (said.blocker,)
     total = len(state.problem.nodes)
     if tried.nodes:
         lines.append(f"{tried.available}/{total} nodes are available: {_counted(tried.nodes)}.")
@@ -267,21 +266,12 @@ def _blocker(text: str, count: int, nodes: int) -> Blocker:
     return Blocker(kind, name.removeprefix("node(s) "), "1 node", f"{nodes - count} of {nodes} nodes")
 
 
-def _is_only_the_rule(state: State, placer: Placer, unit: AllocationUnit) -> bool:
-    """True where the unit would find room if its rule of placement were not there."""
+def _fits_without(state: State, placer: Placer, unit: AllocationUnit, rule: str) -> bool:
+    """True where the unit would find room if the ``rule`` (its kind) were not there."""
     mark = state.mark()
-    found = Placer(state, fits=placer.fits, unruled=True).place_unit(unit)
+    found = Placer(state, fits=placer.fits, without=rule).place_unit(unit)
     state.rollback(mark)
     return found
-
-
-def _in_words(rule: Placement) -> str:
-    asked = {
-        "at most {} of its GPUs on one node": rule.max_gpus_per_node,
-        "at most {} of its pods on one node": rule.max_pods_per_node,
-        "pods on at least {} nodes": rule.min_nodes,
-    }
-    return ", ".join(text.format(value) for text, value in asked.items() if value is not None)
 
 
 # -- what forbids an action that evicts or moves pods ------------------------------------------------------------------

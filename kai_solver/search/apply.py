@@ -109,8 +109,9 @@ def _place(
 
 
 def _keep_spacing(state: State, joint: Joint) -> None:
-    if not all(state.keeps_spacing(gang) for spacing in joint.spacings for gang in spacing.gangs):
-        raise InternalError("a workload does not lie as its placement asks")
+    gangs = {arrival.gang for arrival in joint.arrivals} | {mover.gang for mover in joint.movers}
+    if not all(state.keeps_spacing(gang) for gang in gangs):
+        raise InternalError("pods of a gang do not lie as a rule asks")
 
 
 def _on_free_devices(state: State, decision: Decision) -> Decision:

@@ -79,13 +79,20 @@ def _linked(joint: Joint) -> _Sets:
     for surplus in joint.surplus:
         mine = dict.fromkeys(gang for leaf in surplus.leaves for gang in by_queue.get(leaf, ()))
         sets.join([("surplus", surplus.queue), *(("gang", gang) for gang in mine)])
-    for spacing in joint.spacings:
-        sets.join(("gang", gang) for gang in sorted(spacing.gangs))
+    for gang, family in _spaced(joint, owners):
+        sets.join((("family", family), ("gang", gang)))
     for cap_of_rule, left in joint.releases:
         counted = [mover for mover in joint.movers if mover.used(cap_of_rule)]
         if sum(mover.used(cap_of_rule) for mover in counted) > left:
             sets.join(("gang", mover.gang) for mover in counted)
     return sets
+
+
+def _spaced(joint: Joint, owners: Iterable[Owner]) -> Iterator[tuple[int, int]]:
+    """Gangs whose pods must lie in a certain way, and the numbers of their workloads."""
+    for gang in dict.fromkeys(owner.gang for owner in owners):
+        if joint.problem.gangs[gang].is_spaced:
+            yield gang, joint.problem.gangs[gang].family
 
 
 def _comes(owner: Owner) -> bool:
@@ -140,5 +147,4 @@ def _part(joint: Joint, sets: _Sets, roots: set[Hashable]) -> Joint:
         movers=tuple(mover for mover in joint.movers if is_mine("gang", mover.gang)),
         caps=tuple(cap for cap in joint.caps if is_mine("cap", cap)),
         surplus=tuple(surplus for surplus in joint.surplus if is_mine("surplus", surplus.queue)),
-        spacings=tuple(s for s in joint.spacings if any(is_mine("gang", gang) for gang in s.gangs)),
     )

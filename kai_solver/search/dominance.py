@@ -32,7 +32,7 @@ class Demand:
     @classmethod
     def of(cls, problem: Problem, allocation_unit: AllocationUnit) -> "Demand | None":
         """What ``allocation_unit`` asks for; None where it is bound to more than that."""
-        if allocation_unit.root.anchors or problem.gangs[allocation_unit.gang].placement.is_rule:
+        if allocation_unit.root.anchors or problem.gangs[allocation_unit.gang].is_spaced:
             return None
         levels = _levels(allocation_unit.root)
         return None if levels is None else cls(problem.by_shape(allocation_unit.pods), levels)

@@ -13,13 +13,12 @@ from numpy.typing import NDArray
 from kai_solver.bounds import Relaxed
 from kai_solver.domain import Action, TopologyConstraint
 from kai_solver.fairness import QueueSurplus
-from kai_solver.model.joint import Arrival, Cap, Joint, Mover, Piece, Scope, Spacing
+from kai_solver.model.joint import Arrival, Cap, Joint, Mover, Piece, Scope
 from kai_solver.planstate.allocation_units import AllocationUnit, Part
 from kai_solver.planstate.eviction_units import Unit, charge_of, least_charge_of
 from kai_solver.planstate.outcome import Admission, Outcome
 from kai_solver.planstate.state import State
 from kai_solver.planstate.victims import VictimPool, part_of_unit
-from kai_solver.planstate.workload_spread import gpu_milli
 from kai_solver.problem import Problem
 from kai_solver.problem.charges import Charge, charge, sum_of
 from kai_solver.problem.rules import ReleaseKey
@@ -113,7 +112,7 @@ class JointModelInput:
             caps=tuple(self._caps(arrivals, movers)),
             surplus=tuple(surplus),
             free_of=self._lifted_grants(movers),
-            spacings=tuple(self._spacings(arrivals, movers)),
+            of_rules=self._of_rules(arrivals, movers),
             releases=tuple(self._releases(movers)),
         )
 
@@ -125,7 +124,7 @@ class JointModelInput:
         owners = [allocation_unit.gang for allocation_unit, _ in allocation_units] + (
             [pool.units[u].gang for u in units] if pool is not None else []
         )
-        ruled = sum(2 for gang in owners if self.problem.gangs[gang].placement.is_rule)
+        ruled = sum(2 for gang in owners if self.problem.gangs[gang].is_spaced)
         return (len({self.problem.pod_shape[p] for p in pods}) + ruled) * len(self.problem.nodes) + len(units)
 
     # -- arrivals and movers -------------------------------------------------------------------------------------
@@ -231,7 +230,7 @@ class JointModelInput:
     def _pieces(self, gang: int, root: Part, flexible: frozenset[int]) -> tuple[tuple[Piece, ...], tuple[Scope, ...]]:
         scopes: list[Scope] = []
         pieces: list[Piece] = []
-        own = self.problem.gangs[gang].placement.is_rule
+        own = self.problem.gangs[gang].is_spaced
         to_do: list[tuple[Part, tuple[str, ...], tuple[int, ...]]] = [(root, (), ())]
         while to_do:
             part, path, above = to_do.pop()
@@ -263,23 +262,9 @@ class JointModelInput:
         """True where the pod runs and stays: nothing placed in this cycle is sure of its place."""
         return self.problem.pod_node[pod] >= 0 and pod not in self.state.gone and pod not in flexible
 
-    # -- placement ----------------------------------------------------------------------------------------------
-
-    def _spacings(self, arrivals: Sequence[Arrival], movers: Sequence[Mover]) -> Iterable[Spacing]:
-        """Workloads with a rule of placement, and where those of their pods are that stay in any case."""
-        gangs, state = self.problem.gangs, self.state
-        touched = {a.gang for a in arrivals} | {m.gang for m in movers}
-        ruled = {gang for gang in touched if gangs[gang].placement.is_rule}
-        free = {p for m in movers if m.gang in ruled for piece in m.pieces for p in piece.pods}
-        for family in sorted({gangs[gang].family for gang in ruled}):
-            members = state.workload_spread.members[family]
-            fixed: dict[int, tuple[int, int]] = {}
-            for pod in (p for gang in members for p in gangs[gang].active):
-                node = self.problem.pod_node[pod]
-                if node >= 0 and pod not in free and pod not in state.gone:
-                    pods, milli = fixed.get(node, (0, 0))
-                    fixed[node] = (pods + 1, milli + gpu_milli(self.problem, pod, node))
-            yield Spacing(frozenset(members), gangs[members[0]].placement, fixed)
+    def _of_rules(self, arrivals: Sequence[Arrival], movers: Sequence[Mover]) -> dict[str, Any]:
+        every = ((rule.kind, rule.for_rows(arrivals, movers)) for rule in self.state.rules)
+        return {kind: found for kind, found in every if found is not None}
 
     # -- capacity ------------------------------------------------------------------------------------------------
 

@@ -26,7 +26,6 @@ from kai_solver.search.evictable import evictable
 from kai_solver.search.joint_input import JointModelInput
 from kai_solver.search.looseness import loose_gangs
 from kai_solver.search.neighbourhood import Neighbourhood
-from kai_solver.search.refuter import spacing_of
 from kai_solver.search.rights import reclaimable
 from kai_solver.units import CPU, GPU, MEMORY, format_amount
 
@@ -159,8 +158,9 @@ class Question:
         if self.outcome.pool is not None:
             beside.update(self.model_input.room_at_origins(self.kept))
         relaxed = self.model_input.relaxed(self.units | self.shielded)
-        rule = spacing_of(self.state, self.allocation_unit)
-        return count_bound(self.problem, relaxed, needed, beside, self._domains(), rule) or self._fair_share_bound()
+        spacings = self.state.spacings(self.allocation_unit.gang)
+        found = count_bound(self.problem, relaxed, needed, beside, self._domains(), spacings)
+        return found or self._fair_share_bound()
 
     @cached_property
     def evicted(self) -> frozenset[int]:

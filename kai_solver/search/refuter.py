@@ -6,13 +6,12 @@ from dataclasses import replace
 
 from kai_solver.actions import Answer
 from kai_solver.bounds import Allowance, Bounds, Demand, Domains, Evidence, Grown, Moment, Scope
-from kai_solver.domain import NO_PLACEMENT, Action, Placement, Proof
+from kai_solver.domain import Action, Proof
 from kai_solver.planstate.allocation_units import AllocationUnit
 from kai_solver.planstate.eligibility import Preemptor
 from kai_solver.planstate.eviction_units import charge_of, least_charge_of
 from kai_solver.planstate.outcome import Admission, Outcome
 from kai_solver.planstate.saving import free_milli, savings
-from kai_solver.planstate.state import State
 from kai_solver.problem.charges import Charge, sum_of
 
 CREDIT, DEEP_CREDIT, EARNED = 16, 3, 4
@@ -25,17 +24,6 @@ none was refuted before it, for 1 ms each (2026-11-21). Flow took 20 ms each on 
 NODE_QUESTIONS = 1_000_000
 """Nodes looked at in one cycle to find blocking sets: those of 37 gangs on 1,000 nodes, for 0.17 s of CPU (2026-11-21).
 """
-
-
-def spacing_of(state: State, allocation_unit: AllocationUnit) -> Placement:
-    """The allocation unit's rule of placement; its least number of nodes only where the workload is nowhere yet."""
-    gangs = state.problem.gangs
-    gang = gangs[allocation_unit.gang]
-    if not gang.placement.is_rule:
-        return NO_PLACEMENT
-    crowded = state.workload_spread.has_any(gang.family)
-    crowded |= any(gangs[member].active for member in state.workload_spread.members[gang.family])
-    return replace(gang.placement, min_nodes=None) if crowded else gang.placement
 
 
 class Refuter:
@@ -76,7 +64,7 @@ class Refuter:
         if found is None:
             self._silent.add(key)
             return None
-        proof = Proof("proven", "count", (self.bounds.in_words(demand, found),))
+        proof = Proof("proven", "count", (self.bounds.in_words(found),))
         return Answer("no", proof, evidence=self._evidence(demand, moment))
 
     def refute_deep(self, allocation_unit: AllocationUnit, action: Action) -> Answer | None:
@@ -89,7 +77,7 @@ class Refuter:
         if found is None:
             return None
         method = "flow" if found.count is not None and found.count.kind == "flow" else "count"
-        proof = Proof("proven", method, (self.bounds.in_words(demand, found),))
+        proof = Proof("proven", method, (self.bounds.in_words(found),))
         return Answer("no", proof, evidence=self._evidence(demand, moment))
 
     def evidence(
@@ -136,7 +124,7 @@ class Refuter:
             needed=problem.by_shape(allocation_unit.pods),
             beside=beside,
             scope=self._scope(allocation_unit),
-            spacing=spacing_of(self.state, allocation_unit),
+            spacings=self.state.spacings(allocation_unit.gang),
             grown=tuple(self._grown_of(a) for a in self._grown),
             spare_charge=self._held(pods),
             pods=allocation_unit.pods,

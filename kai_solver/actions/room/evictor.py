@@ -365,7 +365,7 @@ class Evictor(Placer):
         if not all(map(self.fits.has_room, identical)):
             return
         is_plain = gang.root.topology is None and all(p.topology is None for p in gang.root.podsets())
-        is_plain = is_plain and not self.state.problem.gangs[u.gang].placement.is_rule
+        is_plain = is_plain and not self.state.problem.gangs[u.gang].is_spaced
         if is_plain and identical in hopeless:
             return
         if not self._replace(unit):

@@ -15,7 +15,6 @@ from kai_solver.model.families import (
     gang,
     limit,
     moves,
-    placement,
     priority,
     quota,
     subgroup,
@@ -40,7 +39,6 @@ BUILT_IN: dict[str, Family] = {
     "topology": topology.add,
     "units": units.add,
     "moves": moves.add,
-    "placement": placement.add,
 }
 
 
