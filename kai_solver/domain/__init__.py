@@ -50,6 +50,7 @@ from kai_solver.domain.numa import Container, NumaPolicy, NumaScope, NumaTopolog
 from kai_solver.domain.placement import NO_PLACEMENT, Placement, Strategy, inherited
 from kai_solver.domain.plan import (
     Action,
+    AtMost,
     Bind,
     Blocker,
     ClaimGrant,
@@ -88,6 +89,7 @@ __all__ = [
     "Action",
     "Allotted",
     "Alone",
+    "AtMost",
     "Attribute",
     "Bind",
     "Blocker",

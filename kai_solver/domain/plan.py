@@ -148,6 +148,14 @@ class Blocker:
     short: int = 0
 
 
+@dataclass(frozen=True, slots=True)
+class AtMost:
+    """Of ``gangs`` that wait, at most ``most`` can run beside all that the plan admits; which of them is open."""
+
+    gangs: int
+    most: int
+
+
 ProofState = Literal["proven", "unknown", "unasked"]
 
 
@@ -165,6 +173,9 @@ class Proof:
     beside
         Which others: ``earlier``, those admitted before it; ``plan``, all that the plan admits, since some action was
         asked once more at the end.
+    at_most
+        Of a gang without a proof of its own: what is proven of it and others together. All gangs of a plan that have it
+        are counted in it.
     """
 
     state: ProofState
@@ -172,6 +183,7 @@ class Proof:
     blocking: tuple[Blocker, ...] = ()
     minimal: bool = False
     beside: Literal["earlier", "plan"] = "earlier"
+    at_most: AtMost | None = None
 
 
 @dataclass(slots=True, unsafe_hash=True)

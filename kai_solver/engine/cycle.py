@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
+from math import inf
 from typing import Any, Self
 
 from kai_solver import __version__, compiled
@@ -274,7 +275,7 @@ class _Run:
         if child is None or not unknown or self.should_stop():
             return
         end_s = max(self.deadline_s, self.clock() + LEAST_PART * self.budget_s)
-        prove(outcome, self.model.actions, lambda: not self.model.search.deterministic and self.clock() >= end_s)
+        prove(outcome, self.model.actions, lambda: inf if self.model.search.deterministic else end_s - self.clock())
         self._phase("proofs")
 
     def _improve(self, outcome: Outcome, child: SolverChild | None) -> tuple[Refined | None, Stage | None]:

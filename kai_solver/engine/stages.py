@@ -18,8 +18,11 @@ from kai_solver.units.shares import PARTS_OF_MILLI
 
 
 def admission_stage(plan: Plan) -> Stage:
-    """Gangs left pending, and how many of them provably must be."""
+    """Gangs left pending, and how many of them provably must be: each by itself, then of the others together."""
     bound = sum(p.proof.state == "proven" for p in plan.pending)
+    together = next((p.proof.at_most for p in plan.pending if p.proof.at_most is not None), None)
+    if together is not None:
+        bound += together.gangs - together.most
     return Stage("pending-gangs", len(plan.pending), bound, bound == len(plan.pending))
 
 

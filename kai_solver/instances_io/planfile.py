@@ -9,6 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from kai_solver.domain import (
     Action,
     Allotted,
+    AtMost,
     Bind,
     Blocker,
     ClaimGrant,
@@ -130,11 +131,18 @@ class BlockerDoc(_Part):
     short: int = 0
 
 
+class AtMostDoc(_Part):
+    """Of ``gangs`` that wait, at most ``most`` can run beside all that the plan admits; which of them is open."""
+
+    gangs: int
+    most: int
+
+
 class ProofDoc(_Part):
     """Whether it is proven that no allowed plan runs the gang beside others that are admitted.
 
     ``minimal``: nothing of ``blocking`` can be left out; else it is the smallest set that was found. ``beside``: those
-    admitted before it, or all that the plan admits.
+    admitted before it, or all that the plan admits. ``at_most``: of a gang without a proof of its own.
     """
 
     state: Literal["proven", "unknown", "unasked"]
@@ -142,6 +150,7 @@ class ProofDoc(_Part):
     blocking: tuple[BlockerDoc, ...] = ()
     minimal: bool = False
     beside: Literal["earlier", "plan"] = "earlier"
+    at_most: AtMostDoc | None = None
 
 
 class QueueDetailsDoc(_Part):
@@ -403,15 +412,22 @@ def _pending(pending: Pending) -> dict[str, Any]:
         "gang": pending.gang,
         "reason": pending.reason.value,
         "message": pending.message,
-        "proof": {
-            "state": pending.proof.state,
-            "method": pending.proof.method,
-            "blocking": [_blocker(blocker) for blocker in pending.proof.blocking],
-            "minimal": pending.proof.minimal,
-        }
-        | ({"beside": pending.proof.beside} if pending.proof.beside != "earlier" else {}),
+        "proof": _proof_entry(pending.proof),
         "fit_errors": [_without_empty(asdict(error)) for error in pending.fit_errors],
     }
+
+
+def _proof_entry(proof: Proof) -> dict[str, Any]:
+    """``beside`` and ``at_most`` only where they say something."""
+    entry: dict[str, Any] = {
+        "state": proof.state,
+        "method": proof.method,
+        "blocking": [_blocker(blocker) for blocker in proof.blocking],
+        "minimal": proof.minimal,
+    }
+    if proof.beside != "earlier":
+        entry["beside"] = proof.beside
+    return entry if proof.at_most is None else entry | {"at_most": asdict(proof.at_most)}
 
 
 def _blocker(blocker: Blocker) -> dict[str, Any]:
@@ -431,4 +447,5 @@ def _fit_error(doc: FitErrorDoc) -> FitError:
 
 def _proof(doc: ProofDoc) -> Proof:
     blocking = tuple(Blocker(b.kind, b.name, b.need, b.have, b.where, b.resource, b.short) for b in doc.blocking)
-    return Proof(doc.state, doc.method, blocking, doc.minimal, doc.beside)
+    at_most = AtMost(doc.at_most.gangs, doc.at_most.most) if doc.at_most is not None else None
+    return Proof(doc.state, doc.method, blocking, doc.minimal, doc.beside, at_most)

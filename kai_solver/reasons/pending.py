@@ -12,6 +12,7 @@ from typing import Any, Literal
 
 from kai_solver.domain import (
     Action,
+    AtMost,
     Blocker,
     FitError,
     Gang,
@@ -156,7 +157,14 @@ def _pending(
         problem.gangs[gang].gang.key,
         delay.reason,
         _with_names(problem, gang, pods, "\n".join((message, *held))),
-        Proof(state, "; ".join(methods) + hurried, blocking, minimal and state == "proven", _beside(actions)),
+        Proof(
+            state,
+            "; ".join(methods) + hurried,
+            blocking,
+            minimal and state == "proven",
+            _beside(actions),
+            next((refusal.proof.at_most for refusal in actions.values() if refusal.proof.at_most is not None), None),
+        ),
         tuple(_errors(problem, outcome, gang, actions, names)),
     )
 
@@ -257,7 +265,17 @@ def pending_text(pending: Pending) -> str:
     lines += [line for line in more.strip().splitlines() if line.strip(" .")]
     if pending.proof.state == "proven" and pending.proof.method:
         lines.append(f"Proven: no allowed plan runs it beside {_BESIDE[pending.proof.beside]}.")
+    if pending.proof.at_most is not None:
+        lines.append(_at_most(pending.proof.at_most))
     return "\n".join(lines)
+
+
+def _at_most(found: AtMost) -> str:
+    """What is proven of several gangs together."""
+    return (
+        f"Proven: of {found.gangs} workloads that wait, this one among them, at most {found.most} can run beside all "
+        f"that this plan admits; at least {found.gangs - found.most} have to wait."
+    )
 
 
 def short_message(errors: Sequence[FitError]) -> str:

@@ -4,7 +4,9 @@ Every question is asked of the end, also those that an action answered in its tu
 """
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from math import inf
 from unittest.mock import patch
 
 import pytest
@@ -17,13 +19,14 @@ from kai_solver.planstate.outcome import Outcome
 from kai_solver.reasons.refusals import BUDGET_ENDED
 from kai_solver.search.child import SolverChild
 from kai_solver.search.proving import FinalProofs
+from kai_solver.search.waiting_together import WaitingTogether
 from tests.engine.conftest import Engines
 from tests.engine.test_proofs import RUNGS, Rules, small_clusters
 from tests.support.clusters import some
 
 
 def outcomes(engine: Engine, cluster: Snapshot) -> Iterator[Outcome]:
-    """What the engine decided for ``cluster``, before proofs are asked of it."""
+    """What the engine decided for ``cluster``, before proofs are asked of it, as if no action had answered in time."""
     found: list[Outcome] = []
 
     def note(_: _Run, outcome: Outcome, __: SolverChild | None) -> None:
@@ -31,39 +34,55 @@ def outcomes(engine: Engine, cluster: Snapshot) -> Iterator[Outcome]:
 
     with patch.object(_Run, "_prove", note):
         engine.cycle(cluster)
-    yield from found[:1]
+    for outcome in found[:1]:
+        outcome.refusals = {gang: dict.fromkeys(RUNGS, BUDGET_ENDED) for gang in outcome.waiting}
+        yield outcome
 
 
-def refuted(outcome: Outcome) -> list[tuple[int, Action]]:
-    """Gangs and actions that are proven to do nothing for them in the final state."""
-    waiting = outcome.waiting
-    outcome.refusals = {gang: dict.fromkeys(RUNGS, BUDGET_ENDED) for gang in waiting}
-    FinalProofs(outcome, RUNGS).run(lambda: False)
-    return [
-        (gang, action)
-        for gang in waiting
-        for action, refusal in outcome.refusals[gang].items()
-        if refusal.proof.state == "proven"
-    ]
+class End:
+    """The final state in terms of the exhaustive search: who runs, who was evicted, who may be anywhere."""
 
+    def __init__(self, cluster: Snapshot, outcome: Outcome) -> None:
+        self.cluster = cluster
+        state, self.gangs = outcome.state, outcome.state.problem.gangs
+        owner = outcome.state.problem.pod_gang
+        left = {owner[pod] for pod in state.gone if pod not in state.places}
+        moved = {owner[pod] for pod in state.gone if pod in state.places} - left
+        self.by_key = {gang.key: gang for gang in cluster.gangs}
+        self.admitted, self.gone, self.moved = (
+            [self.gang(index) for index in sorted(indices)] for indices in (outcome.has_admitted(), left, moved)
+        )
 
-def rules_of(cluster: Snapshot, outcome: Outcome, gang: int) -> Rules:
-    """The rules for one gang in the final state."""
-    state, gangs, owner = outcome.state, outcome.state.problem.gangs, outcome.state.problem.pod_gang
-    left: Counter[int] = Counter(owner[pod] for pod in state.gone if pod not in state.places)
-    moved = {owner[pod] for pod in state.gone if pod in state.places}
-    by_key: dict[str, Gang] = {g.key: g for g in cluster.gangs}
+    def gang(self, index: int) -> Gang:
+        return self.by_key[self.gangs[index].gang.key]
 
-    def named(indices: set[int] | frozenset[int]) -> list[Gang]:
-        return [by_key[gangs[index].gang.key] for index in sorted(indices)]
+    def can(self, gang: int, action: Action) -> bool:
+        return Rules(self.cluster, self.gang(gang), self.admitted, self.gone, self.moved).can(action)
 
-    return Rules(
-        cluster,
-        by_key[gangs[gang].gang.key],
-        named(outcome.has_admitted()),
-        named(set(left)),
-        named(moved - set(left)),
-    )
+    def most(self, waiting: Sequence[int]) -> int:
+        """How many of the gangs ``waiting`` can run together: in any order, with any victims, action by action."""
+        return self._most([self.gang(index) for index in waiting], self.admitted, self.gone, self.moved, RUNGS)
+
+    def _most(
+        self,
+        waiting: Sequence[Gang],
+        admitted: Sequence[Gang],
+        gone: Sequence[Gang],
+        moved: Sequence[Gang],
+        actions: Sequence[Action],
+    ) -> int:
+        best = 0
+        for gang in waiting:
+            rules = Rules(self.cluster, gang, admitted, gone, moved)
+            rest = [other for other in waiting if other is not gang]
+            for at, action in enumerate(actions):
+                loose = [g for g in rules.running if g.preemptible] if action is Action.CONSOLIDATION else moved
+                for victims in rules.ways(action):
+                    more = self._most(rest, [*admitted, gang], [*gone, *victims], loose, actions[at:])
+                    best = max(best, 1 + more)
+                    if best == len(waiting):
+                        return best
+        return best
 
 
 @pytest.mark.parametrize("model", ["default", "deterministic"])
@@ -71,5 +90,49 @@ def rules_of(cluster: Snapshot, outcome: Outcome, gang: int) -> Rules:
 @some(60, campaign=2000)
 def test_no_false_proof_of_the_final_state(engines: Engines, model: str, cluster: Snapshot) -> None:
     for outcome in outcomes(engines[model], cluster):
-        for gang, action in refuted(outcome):
-            assert not rules_of(cluster, outcome, gang).can(action), (gang, action)
+        FinalProofs(outcome, RUNGS).run(lambda: False)
+        end = End(cluster, outcome)
+        for gang in outcome.waiting:
+            for action, refusal in outcome.refusals[gang].items():
+                assert refusal.proof.state != "proven" or not end.can(gang, action), (gang, action)
+
+
+def check_together(engine: Engine, cluster: Snapshot) -> int:
+    """Of those that wait together no more can run than is said; returns how many must wait."""
+    must_wait = 0
+    for outcome in outcomes(engine, cluster):
+        WaitingTogether(FinalProofs(outcome, RUNGS)).run(lambda: inf)
+        end, counted = End(cluster, outcome), Counter[tuple[int, int]]()
+        proofs = {gang: [refusal.proof for refusal in outcome.refusals[gang].values()] for gang in outcome.waiting}
+        alone = [gang for gang, found in proofs.items() if all(proof.state == "proven" for proof in found)]
+        said = {found[0].at_most for found in proofs.values() if found[0].at_most is not None}
+        assert len(said) <= 1, counted
+        for at_most in said:
+            members = [gang for gang, found in proofs.items() if found[0].at_most is not None]
+            assert len(members) == at_most.gangs > at_most.most
+            assert end.most(members) <= at_most.most, members
+            must_wait += at_most.gangs - at_most.most
+        assert end.most(alone) == 0, alone
+        must_wait += len(alone)
+    return must_wait
+
+
+def tight(cluster: Snapshot) -> Snapshot:
+    """With only the nodes on which pods run, and one more: those that wait stand in each other's way."""
+    used = {pod.node for gang in cluster.gangs for pod in gang.pods}
+    return replace(cluster, nodes=tuple(n for n in cluster.nodes if n.name in used or n is cluster.nodes[-1]))
+
+
+@pytest.mark.parametrize("model", ["default", "deterministic"])
+@given(cluster=small_clusters(most_waiting=4))
+@some(40, campaign=2000)
+def test_no_false_count_of_those_that_wait_together(engines: Engines, model: str, cluster: Snapshot) -> None:
+    check_together(engines[model], tight(cluster))
+
+
+@given(cluster=small_clusters(most_waiting=4))
+@some(40, campaign=2000)
+def test_no_false_count_in_one_queue(engines: Engines, cluster: Snapshot) -> None:
+    """Gangs of one queue take only from work below them: much more is counted than if they take from each other."""
+    gangs = tuple(replace(gang, queue=cluster.gangs[-1].queue) for gang in cluster.gangs)
+    check_together(engines["deterministic"], tight(replace(cluster, gangs=gangs)))

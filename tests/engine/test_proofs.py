@@ -274,17 +274,21 @@ class Rules:
 
     def can(self, action: Action) -> bool:
         """Is there any allowed way to run the gang on this action?"""
+        return any(True for _ in self.ways(action))
+
+    def ways(self, action: Action) -> Iterator[Sequence[Gang]]:
+        """Victims of every allowed way to run the gang on this action; nobody where it needs none."""
         if action is Action.ALLOCATE:
-            return self._within_caps(()) and self._fits(self.running, [*self.admitted, self.gang])
-        if action is Action.CONSOLIDATION:
-            return self._can_consolidate()
-        if action is Action.RECLAIM and self._may_not_reclaim():
-            return False
-        eligible = [g for g in self.running if g.preemptible and self._is_eligible(action, g)]
-        sets = chain.from_iterable(combinations(eligible, n) for n in range(1, len(eligible) + 1))
-        return any(self._can_evict(action, eligible, victims) for victims in sets) or (
-            self.snapshot.policy.consolidating_reclaim and self._can_evict(action, eligible, ())
-        )
+            if self._within_caps(()) and self._fits(self.running, [*self.admitted, self.gang]):
+                yield ()
+        elif action is Action.CONSOLIDATION:
+            if self._can_consolidate():
+                yield ()
+        elif action is not Action.RECLAIM or not self._may_not_reclaim():
+            eligible = [g for g in self.running if g.preemptible and self._is_eligible(action, g)]
+            fewest = 0 if self.snapshot.policy.consolidating_reclaim else 1
+            sets = chain.from_iterable(combinations(eligible, n) for n in range(fewest, len(eligible) + 1))
+            yield from (victims for victims in sets if self._can_evict(action, eligible, victims))
 
     def _can_consolidate(self) -> bool:
         free = sum(node.gpus * MILLI for node in self.snapshot.nodes) - sum(
