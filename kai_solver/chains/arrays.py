@@ -77,7 +77,8 @@ class ChainProblem(NamedTuple):
         (G, 3) CPU, memory and thousandths of GPUs that its queue pays for it.
     in_ledgers, out_ledger
         (G, 2) ledgers that are charged while the group is in, with all above them (limit and quota of its queue); (G,)
-        the ledger charged while it is out (what may be taken from its queue); `NONE` for none.
+        the ledger charged while it is out (what may be taken from its queue); `NONE` for none. The three have no ledger
+        above them in common.
     ledger_above, ledger_limit
         (L,) the ledger charged with it (of the parent queue), `NONE` at the top; (L, 3) the most that it may hold of
         these groups. One that holds more to begin with may only get less.
