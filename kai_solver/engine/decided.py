@@ -1,7 +1,7 @@
 """What a cycle decided, before it becomes a plan, and how the plan describes it."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 from kai_solver.domain import Stage
 from kai_solver.domain.plan import Source
@@ -19,6 +19,8 @@ class Decided:
     refined: Refined | None
     errors: tuple[str, ...]
     links: Stage | None = None
+    bounds: Mapping[str, int] = field(default_factory=dict)
+    """By stage, what the linear programme proves of plans that cost no more in the stages before."""
 
 
 def stage_failed(error: Exception) -> str:
@@ -32,6 +34,13 @@ def with_bound(measured: Stage, solved: Stage | None) -> Stage:
     if solved is None or solved.bound > measured.value:
         return measured
     return replace(measured, bound=solved.bound, optimal=solved.bound >= measured.value)
+
+
+def with_proven(stage: Stage, bound: int | None) -> Stage:
+    """The stage with a bound of the linear programme, where that is better and holds for it."""
+    if bound is None or not stage.bound < bound <= stage.value:
+        return stage
+    return replace(stage, bound=float(bound), optimal=bound >= stage.value)
 
 
 def source_of(decided: Decided, stages: Sequence[Stage]) -> Source:

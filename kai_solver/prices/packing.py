@@ -117,7 +117,7 @@ def model_of(packing: Packing) -> Model:
     step = _add_devices(packing.problem, kinds, programme, rows, place, wanted)
     _add_blocks(packing, kinds, programme, place)
     for units, weights, bound in packing.rows:
-        programme.add_row(list(units), list(weights), high=bound)
+        programme.add_row(units, weights, high=bound)
     numbers = np.arange(len(packing.units))
     for name, amounts in packing.costs:
         programme.costs.append(Cost(name, numbers, np.array(amounts, dtype=np.int64)))

@@ -122,4 +122,4 @@ def least_waiting(packing: Packing, wanted: Sequence[Unit], seconds: float = ENO
     costs = (("waiting", [*none, *([1] * len(wanted))]),)
     model = model_of(replace(packing, units=(*packing.units, *wanted), costs=costs))
     found = model.programme.solve(seconds)
-    return max(0, model.programme.bound(0, found[0].duals, found[0].holds, ())) if found else 0
+    return max(0, model.programme.bound(found[0], ())) if found else 0

@@ -12,6 +12,7 @@ Prices are doubles of a solver that is not trusted. `Programme.bound` rounds the
 every solution by weak duality, in integers: any prices give a bound, good ones a good one.
 """
 
+from array import array
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from math import inf
@@ -65,10 +66,10 @@ class Solved:
 
     Attributes
     ----------
-    name, cost
+    number, name, cost
         Of the stage, and what the solver says that it comes to; only `Programme.bound` proves anything.
     held
-        The most that the stage may cost the later ones.
+        The same as a whole number.
     duals
         Price of each row, and of the stages before this one (``holds``): how much the cost changes when the end of the
         row that binds grows by one.
@@ -76,9 +77,10 @@ class Solved:
         Of every column.
     """
 
+    number: int
     name: str
     cost: float
-    held: float
+    held: int
     duals: Floats
     holds: Floats
     values: Floats
@@ -114,8 +116,18 @@ class Programme:
         self.row_high.append(high)
         return len(self.end) - 1
 
-    def question(self, held: Mapping[str, int]) -> dict[str, Any]:
-        """What `glop.solve` is asked; ``held``: by stage the most that it may cost later ones."""
+    def wire(self, at: Mapping[str, int]) -> tuple[dict[str, Any], dict[str, bytes]]:
+        """The same for another process: fields, and columns of machine integers and doubles."""
+        asked = self.question(at)
+        codes = {"most": "q", "end": "q", "column": "i", "coefficient": "q", "row_low": "d", "row_high": "d"}
+        blobs = {name: array(code, asked[name]).tobytes() for name, code in codes.items()}
+        for number, (columns, amounts) in enumerate(asked["stages"]):
+            blobs[f"stage_columns_{number}"] = array("i", columns).tobytes()
+            blobs[f"stage_amounts_{number}"] = array("q", amounts).tobytes()
+        return {"devices": asked["devices"], "at": asked["at"]}, blobs
+
+    def question(self, at: Mapping[str, int]) -> dict[str, Any]:
+        """What `glop.solve` is asked; ``at``: by stage, what the plan so far costs, 0 where it is not named."""
         return {
             "most": self.most,
             "end": self.end,
@@ -124,22 +136,40 @@ class Programme:
             "row_low": [-inf if low is None else low for low in self.row_low],
             "row_high": [inf if high is None else high for high in self.row_high],
             "devices": [(d.row, d.level, d.sizes, d.most, d.rows) for d in self.devices],
-            "stages": [(cost.columns.tolist(), cost.amounts.tolist(), held.get(cost.name)) for cost in self.costs],
+            "stages": [(cost.columns.tolist(), cost.amounts.tolist()) for cost in self.costs],
+            "at": [at.get(cost.name, 0) for cost in self.costs],
         }
 
-    def answers(self, found: Sequence[Mapping[str, Any]]) -> list[Solved]:
-        """What `glop.solve` answered, stage by stage."""
-        return [
-            Solved(cost.name, one["cost"], one["held"], *(np.array(one[name]) for name in ("duals", "holds", "values")))
-            for cost, one in zip(self.costs, found, strict=False)
+    def wired(self, fields: Mapping[str, Any], blobs: Mapping[str, bytes]) -> list[Solved]:
+        """What another process answered to `wire`.
+
+        Raises
+        ------
+        KeyError, TypeError, ValueError
+            It is no answer to this programme.
+        """
+        names = ("duals", "holds", "values")
+        answers = [
+            {"number": number, "cost": cost, "held": held}
+            | {name: np.frombuffer(blobs[f"{name}_{at}"]) for name in names}
+            for at, (number, cost, held) in enumerate(fields["solutions"])
         ]
+        return [self._solved(answer) for answer in answers]
 
-    def solve(self, seconds: float, held: Mapping[str, int] | None = None) -> list[Solved]:
+    def solve(self, seconds: float, at: Mapping[str, int] | None = None) -> list[Solved]:
         """Solve it in this process."""
-        return self.answers(glop.solve(self.question(held or {}), seconds))
+        return [self._solved(answer) for answer in glop.solve(self.question(at or {}), seconds)]
 
-    def bound(self, number: int, duals: Floats, holds: Floats, held: Sequence[int]) -> int:
-        """A cost of the stage ``number`` that no solution is below whose earlier stages cost no more than ``held``.
+    def _solved(self, answer: Mapping[str, Any]) -> Solved:
+        number = int(answer["number"])
+        duals, holds, values = (np.asarray(answer[name], dtype=np.float64) for name in ("duals", "holds", "values"))
+        is_finite = np.isfinite(duals).all() and np.isfinite(holds).all()
+        if not is_finite or (len(duals), len(holds), len(values)) != (len(self.end), number, len(self.most)):
+            raise ValueError(f"{len(duals)} prices, {len(holds)} of stages and {len(values)} values of stage {number}")
+        return Solved(number, self.costs[number].name, float(answer["cost"]), int(answer["held"]), duals, holds, values)
+
+    def bound(self, solved: Solved, at: Sequence[int]) -> int:
+        """A cost of the stage that no solution is below whose earlier stages cost no more than ``at``.
 
         Weak duality: with prices y of the rows (not negative where the row has only a low end, not positive where it
         has only a high one),
@@ -148,15 +178,15 @@ class Programme:
 
         The price of a device is raised to what the best pattern on it brings, so no pattern is worth more than it.
         """
-        prices = [self._rounded(row, dual) for row, dual in enumerate(duals.tolist())]
+        prices = [self._rounded(row, dual) for row, dual in enumerate(solved.duals.tolist())]
         for devices in self.devices:
             shares = [max(0, prices[row]) for row in devices.rows]
             best, _ = glop.best_pattern(devices.level, list(zip(devices.sizes, devices.most, strict=True)), shares)
             prices[devices.row] = min(prices[devices.row], -int(best))
         reduced = [0] * len(self.most)
-        self._add_cost(reduced, number, SCALE)
+        self._add_cost(reduced, solved.number, SCALE)
         total = 0
-        for earlier, (dual, most) in enumerate(zip(holds.tolist(), held, strict=True)):
+        for earlier, (dual, most) in enumerate(zip(solved.holds.tolist(), at, strict=True)):
             price = min(0, round(dual * SCALE))
             total += price * most
             self._add_cost(reduced, earlier, -price)

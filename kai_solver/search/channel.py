@@ -52,6 +52,11 @@ class Channel:
         """True where the child is no more."""
         return self._process.poll() is not None
 
+    @property
+    def is_sent(self) -> bool:
+        """True where the child has read, or the pipe holds, all that was queued."""
+        return not self._outgoing
+
     def send(self, frame: bytes) -> None:
         """Queue a frame; `pump` writes it as fast as the child reads."""
         self._outgoing += frame

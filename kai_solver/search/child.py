@@ -17,6 +17,7 @@ import numpy as np
 from kai_solver.errors import SolverError
 from kai_solver.model.rows import Ints
 from kai_solver.model.spec import ModelSpec, SpecAnswer, SpecStatus
+from kai_solver.prices import Programme, Solved
 from kai_solver.search import worker
 from kai_solver.search.channel import Channel
 from kai_solver.search.parameters import SolverParameters
@@ -81,6 +82,7 @@ class SolverChild:
         self._peak_mib = 0.0
         self._ortools = ""
         self._phases_s: dict[str, float] = {}
+        self._pricing: _Pricing | None = None
 
     def __enter__(self) -> Self:
         return self
@@ -160,6 +162,51 @@ class SolverChild:
             self._phases_s[phase] = self._phases_s.get(phase, 0.0) + seconds
         return answer.result()
 
+    def ask_prices(self, programme: Programme, at: Mapping[str, int], deadline_s: float) -> None:
+        """Ask for a linear programme and return at once; `prices` has the answer. An earlier question is forgotten.
+
+        ``at``: as of `Programme.question`. The child needs until ``deadline_s`` at most. Questions to `solve` wait
+        behind it in the child.
+        """
+        self._question += 1
+        self._pricing = pricing = _Pricing(programme, self._question)
+        try:
+            channel = self._running()
+            if not self._await_ready(channel, deadline_s, lambda: False):
+                pricing.is_finished = True
+                return
+            fields, columns = programme.wire(at)
+            fields |= {"id": self._question, "time_limit_s": deadline_s - self._clock()}
+            channel.send(encode_frame("programme", fields, columns))
+            while not channel.is_sent and self._clock() < deadline_s:
+                for frame in channel.pump(_TICK_S):
+                    pricing.take(frame)
+        except SolverError as error:
+            pricing.fail(str(error))
+            self._drop()
+
+    def prices(self, deadline_s: float, should_stop: Callable[[], bool] | None = None) -> tuple[list[Solved], str]:
+        """The answer to `ask_prices`, waited for until ``deadline_s``, and what failed; nothing where there is none.
+
+        What has come already is taken whatever the time.
+        """
+        pricing, stop = self._pricing, should_stop or (lambda: False)
+        if pricing is None:
+            return [], ""
+        try:
+            is_late = False
+            while not pricing.is_finished and not is_late:
+                is_late = self._clock() >= deadline_s or stop()
+                channel = self._running()
+                self._watch_memory(channel)
+                for frame in channel.pump(0.0 if is_late else min(_TICK_S, deadline_s - self._clock())):
+                    pricing.take(frame)
+        except SolverError as error:
+            pricing.fail(str(error))
+            self._drop()
+        self._pricing = None
+        return pricing.found, pricing.error
+
     def close(self) -> None:
         """End the child and give back all that it holds."""
         if self._channel is not None:
@@ -209,6 +256,8 @@ class SolverChild:
             self._watch_memory(channel)
             for frame in channel.pump(min(_TICK_S, patience_s)):
                 answer.take(frame)
+                if self._pricing is not None:
+                    self._pricing.take(frame)
 
     def _running(self) -> Channel:
         if self._channel is not None and self._ready and self._channel.has_ended:
@@ -239,6 +288,8 @@ class SolverChild:
             raise SolverError(f"the solver process used more than {self._memory_mib:g} MiB and was killed")
 
     def _drop(self) -> None:
+        if self._pricing is not None and not self._pricing.is_finished:
+            self._pricing.fail("")  # What it was killed for is said where that happened.
         if self._channel is not None:
             self._peak_mib = self.peak_rss_mib
             self._channel.kill()
@@ -250,6 +301,34 @@ class SolverChild:
         for channel in [channel for channel in self._killed if channel.has_ended]:
             channel.end()
             self._killed.remove(channel)
+
+
+class _Pricing:
+    """A linear programme that the child was asked for, and its answer."""
+
+    def __init__(self, programme: Programme, question: int) -> None:
+        self.found: list[Solved] = []
+        self.error = ""
+        self.is_finished = False
+        self._programme = programme
+        self._question = question
+
+    def take(self, frame: Frame) -> None:
+        """Use a frame; those of other questions are ignored."""
+        if self.is_finished or frame.fields.get("id") != self._question:
+            return
+        if frame.kind == "error":
+            self.fail(f"the solver process failed: {frame.fields['text']}")
+            return
+        try:
+            self.found = self._programme.wired(frame.fields, frame.blobs)
+        except (KeyError, TypeError, ValueError) as error:
+            raise SolverError(f"the solver process answers nonsense: {error!r}") from error
+        self.is_finished = True
+
+    def fail(self, error: str) -> None:
+        """Nothing will come any more; ``error``: why, in words."""
+        self.found, self.error, self.is_finished = [], error, True
 
 
 class _Answer:

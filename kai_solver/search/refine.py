@@ -107,13 +107,13 @@ class StageOptimizer:
             return Refined((), False, (f"stages not searched: about {estimate} variables are too many",))
         if not self.model.search.deterministic and self.solver_client.budget.left_s < estimate * BUILD_S:
             return Refined((), False, (f"stages not searched: too little time for about {estimate} variables",))
-        joint = _joint(model_input, rights)
+        joint = joint_of(model_input, rights)
         may_part = estimate >= PARTED_FROM and self._is_of_ours()
         parts = self._search(outcome, components(joint) if may_part else [joint], rights)
         fault, improved = self._improve(outcome, joint, parts, rights)
         if improved or not any(part.better for part in parts):
             reseat(outcome)
-        certain = not _is_loose(outcome, rights)
+        certain = not is_loose(outcome, rights)
         notes = tuple(dict.fromkeys(note for part in parts for note in part.result.notes))
         notes = (*notes, fault) if fault and not improved else notes
         known = [part.leaving.leaving for part in parts if part.leaving.leaving is not None]
@@ -260,7 +260,8 @@ def _added(parts: Sequence[_Part], reported: Sequence[tuple[Stage, ...]]) -> tup
     return added if len(parts) == 1 else added[:first_open]
 
 
-def _joint(model_input: JointModelInput, rights: Rights) -> Joint:
+def joint_of(model_input: JointModelInput, rights: Rights) -> Joint:
+    """The joint problem of all that the cycle admitted, within ``rights``."""
     admissions = model_input.outcome.admissions
     policy = model_input.problem.policy
     return model_input.join(
@@ -295,8 +296,8 @@ def main_values(outcome: Outcome, form: Formulation) -> dict[int, int]:
     return hint_values(form.variables, places, reclaimed, preempted, moved)
 
 
-def _is_loose(outcome: Outcome, rights: Rights) -> bool:
-    """Could gangs give up others of their pods, or fewer, than the model lets them?"""
+def is_loose(outcome: Outcome, rights: Rights) -> bool:
+    """Whether gangs could give up others of their pods, or fewer, than the model lets them."""
     if rights.divisible:
         return True
     evictable: frozenset[int] = frozenset().union(

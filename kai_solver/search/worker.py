@@ -26,6 +26,8 @@ import threading
 import time
 from array import array
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from importlib.util import module_from_spec, spec_from_file_location
+from pathlib import Path
 from typing import Any, NamedTuple
 
 MAGIC = b"KAIf"
@@ -232,6 +234,25 @@ def _sum_of(terms: Iterable[tuple[int, int]]) -> tuple[dict[int, int], int]:
     return found, constant
 
 
+def read_programme(fields: Mapping[str, Any], blobs: Mapping[str, bytes]) -> dict[str, Any]:
+    """What `kai_solver.prices.glop.solve` is asked, from a frame."""
+    stages = [
+        (ints(blobs[f"stage_columns_{number}"], "i"), ints(blobs[f"stage_amounts_{number}"]))
+        for number in range(len(fields["at"]))
+    ]
+    return {
+        "most": ints(blobs["most"]),
+        "end": ints(blobs["end"]),
+        "column": ints(blobs["column"], "i"),
+        "coefficient": ints(blobs["coefficient"]),
+        "row_low": ints(blobs["row_low"], "d"),
+        "row_high": ints(blobs["row_high"], "d"),
+        "devices": fields["devices"],
+        "stages": stages,
+        "at": fields["at"],
+    }
+
+
 class Worker:
     """Serves one question after the other; a listening thread hears ``stop`` and the end of the parent."""
 
@@ -288,6 +309,9 @@ class Worker:
                 self._solver.stop_search()
 
     def _solve(self, frame: Frame, received: float) -> None:
+        if frame.kind == "programme":
+            self._solve_programme(frame, received)
+            return
         if frame.fields["engine"] == "scip":
             self._solve_milp(frame, received)
             return
@@ -313,6 +337,24 @@ class Worker:
                 self._solver = None
             solver.clear_solution_callback(on_solution)
         self._answer(frame, model, response, build_s)
+
+    def _solve_programme(self, frame: Frame, received: float) -> None:
+        """Ask GLOP, by the same code as where there is no solver process."""
+        file = Path(__file__).parents[1] / "prices" / "glop.py"
+        spec = spec_from_file_location("glop", file)
+        if spec is None or spec.loader is None:
+            raise ImportError(f"{file} cannot be loaded")
+        glop = module_from_spec(spec)
+        spec.loader.exec_module(glop)
+        limit_s = frame.fields["time_limit_s"] - (time.monotonic() - received)
+        found = glop.solve(read_programme(frame.fields, frame.blobs), limit_s)
+        blobs = {
+            f"{name}_{number}": array("d", stage[name]).tobytes()
+            for number, stage in enumerate(found)
+            for name in ("duals", "holds", "values")
+        }
+        solutions = [(stage["number"], stage["cost"], stage["held"]) for stage in found]
+        self.send("prices", {"id": frame.fields["id"], "solutions": solutions}, blobs)
 
     def _solve_milp(self, frame: Frame, received: float) -> None:
         """Ask SCIP. Its solutions come when it ends; the parent checks them in integers, bounds are rounded down.

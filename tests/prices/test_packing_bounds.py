@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import replace
 from itertools import product
 
 import numpy as np
@@ -45,7 +46,7 @@ def bound_of(packing: Packing) -> int | None:
     """The proven bound; None where the solver says that there is no solution."""
     model = model_of(packing)
     found = model.programme.solve(60.0)
-    return model.programme.bound(0, found[0].duals, found[0].holds, ()) if found else None
+    return model.programme.bound(found[0], ()) if found else None
 
 
 def least_work(gpus: Sequence[int], pods: Sequence[Pod], staying: int, works: Sequence[int]) -> int | None:
@@ -98,11 +99,11 @@ def test_any_prices_prove_a_bound_and_none_too_high() -> None:
     pods = [a_pod(i, GpuRequest(1, 400 if i % 2 else 600), cpu=700) for i in range(8)]
     model = model_of(a_packing(a_problem([2, 1], pods), 2, [7, 5, 9, 4, 3, 8]))
     [found] = model.programme.solve(60.0)
-    best = model.programme.bound(0, found.duals, found.holds, ())
+    best = model.programme.bound(found, ())
     draw = np.random.default_rng(0)
     for _ in range(200):
         prices = found.duals * draw.uniform(-1, 2, size=len(found.duals)) + draw.normal(size=len(found.duals))
-        assert model.programme.bound(0, prices, found.holds, ()) <= best
+        assert model.programme.bound(replace(found, duals=prices), ()) <= best
     assert best == least_work([2, 1], pods, 2, [7, 5, 9, 4, 3, 8])
 
 

@@ -23,6 +23,7 @@ from kai_solver.search.child import SolverChild
 from kai_solver.search.joint_input import JointModelInput
 from kai_solver.search.oracle import SolverActions
 from kai_solver.search.parameters import SolverParameters
+from kai_solver.search.pricing import Pricing
 from kai_solver.search.rights import Rights, rights_of
 
 SEEDS = range(40)
@@ -147,6 +148,9 @@ def test_no_choice_of_victims_costs_less_than_the_bound(child: SolverChild, seed
         answer = child.solve(spec, SolverParameters(workers=1, presolve="none"), math.inf)
         assert answer.status == "optimal"
         bounds.append(answer.objective)
+    pricing = Pricing(child, by_gpus=False, should_stop=lambda: False)
+    pricing.begin(outcome, rights, {}, math.inf)
+    bounds.append(sum(pricing.bounds({}, math.inf).values()))
     work = {u.index: max(1, round(u.work)) for u in pool.units}
     mine = sorted(reclaim | preempt)
     sets = [gone for size in range(len(mine) + 1) for gone in combinations(mine, size)]

@@ -1,0 +1,257 @@
+"""From what a cycle admitted to the linear programme of what must leave for it, and from its prices to bounds.
+
+The programme is asked of the solver's process, which solves it while this one goes on; the bounds are worked out here,
+in integers. They hold for every plan with the same admissions, whichever takes which victims.
+"""
+
+import math
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from kai_solver.model.joint import Arrival, IntArray, Joint, Mover
+from kai_solver.planstate.outcome import Admission, Outcome
+from kai_solver.prices import Model, Packing, Prices, Solved, Unit, model_of, prices_of
+from kai_solver.prices.packing import Block
+from kai_solver.problem.capacity import fitting
+from kai_solver.search.child import SolverChild
+from kai_solver.search.joint_input import JointModelInput
+from kai_solver.search.refine import is_loose, joint_of
+from kai_solver.search.rights import Rights
+from kai_solver.units import GPU
+
+WORK, GPUS = "evicted-work", "evicted-gpus"
+Row = tuple[list[int], list[int], int]
+"""Units, weights, and the most that the weighed sum of those that leave may be."""
+
+
+@dataclass(frozen=True, slots=True)
+class Priced:
+    """A solved programme.
+
+    Attributes
+    ----------
+    solved
+        As of `glop.solve`: stage by stage, then again for the plan as it was.
+    units
+        By number in the packing, the unit of the victim pool.
+    """
+
+    model: Model
+    units: tuple[int, ...]
+    solved: tuple[Solved, ...]
+
+    @property
+    def least(self) -> dict[str, int]:
+        """By stage, what no plan is below whose earlier stages are at their least; in the order of the stages."""
+        held: dict[str, int] = {}
+        for stage in self.solved:
+            held.setdefault(stage.name, stage.held)
+        return self.bounds_at(held)
+
+    @property
+    def prices(self) -> Prices:
+        """Prices of the last stage, with all before it at their least: most of the work is lost there."""
+        return prices_of(self.model, self.solved[len(self.model.programme.costs) - 1])
+
+    def bounds_at(self, values: Mapping[str, float]) -> dict[str, int]:
+        """By stage, what no plan is below whose earlier stages cost no more than ``values``; 0 for those not there."""
+        at = [math.floor(values.get(cost.name, 0)) for cost in self.model.programme.costs]
+        found: dict[str, int] = {}
+        for stage in self.solved:
+            bound = self.model.programme.bound(stage, at[: stage.number])
+            found[stage.name] = max(found.get(stage.name, 0), bound)
+        return found
+
+
+class Pricing:
+    """Asks the solver's process for the prices of what one cycle admitted.
+
+    `begin` returns at once; `priced` waits for the answer. ``errors``: what failed, in words.
+    """
+
+    def __init__(self, child: SolverChild, *, by_gpus: bool, should_stop: Callable[[], bool]) -> None:
+        self.errors: list[str] = []
+        self._child = child
+        self._by_gpus = by_gpus
+        self._should_stop = should_stop
+        self._admissions: list[Admission] = []
+        self._asked: tuple[Model, tuple[int, ...]] | None = None
+        self._priced: Priced | None = None
+
+    def begin(self, outcome: Outcome, rights: Rights, values: Mapping[str, float], deadline_s: float) -> None:
+        """Ask for what ``outcome`` admitted; the answer has to be there by ``deadline_s`` on the child's clock.
+
+        ``values``: by stage, what ``outcome`` costs. Nothing is asked where units might leave in parts, or pods may
+        stay where the model has no place for them: then the programme would be of another question.
+        """
+        self._admissions, self._asked, self._priced = list(outcome.admissions), None, None
+        model_input = JointModelInput(outcome)
+        if model_input.is_partial(rights.movable) or is_loose(outcome, rights):
+            return
+        packing, units = packing_of(joint_of(model_input, rights), by_gpus=self._by_gpus)
+        if packing.units:
+            self._asked = model_of(packing), units
+            at = {name: math.floor(value) for name, value in values.items()}
+            self._child.ask_prices(self._asked[0].programme, at, deadline_s)
+
+    def is_of(self, outcome: Outcome) -> bool:
+        """Whether `begin` was called for what ``outcome`` admits now, whichever victims it takes for that."""
+        return [(a.allocation_unit, a.action) for a in outcome.admissions] == [
+            (a.allocation_unit, a.action) for a in self._admissions
+        ]
+
+    def priced(self, deadline_s: float) -> Priced | None:
+        """What was asked for; None where there is no answer by ``deadline_s``."""
+        if self._asked is not None:
+            solved, error = self._child.prices(deadline_s, self._should_stop)
+            self.errors += [error] if error else []
+            is_whole = len(solved) >= len(self._asked[0].programme.costs)
+            self._priced = Priced(*self._asked, tuple(solved)) if is_whole else None
+            self._asked = None
+        return self._priced
+
+    def bounds(self, values: Mapping[str, float], deadline_s: float) -> dict[str, int]:
+        """By stage, what no plan is below whose earlier stages cost no more than ``values``; none without an answer."""
+        priced = self.priced(deadline_s)
+        return {} if priced is None else priced.bounds_at(values)
+
+
+def packing_of(joint: Joint, *, by_gpus: bool = False) -> tuple[Packing, tuple[int, ...]]:
+    """What must be packed for the arrivals of ``joint``, and the unit of each number in it.
+
+    ``by_gpus``: thousandths of GPUs that are evicted cost, in place of the work.
+    """
+    reader = _Reader(joint)
+    leaving = [m for m in joint.movers if m.reclaimable or m.preemptable]
+    for arrival in joint.arrivals:
+        if not arrival.optional:
+            reader.ask(arrival, ())
+    for mover in joint.movers:
+        if not (mover.reclaimable or mover.preemptable):
+            reader.ask(mover, mover.origin)
+    units = [reader.unit(mover) for mover in leaving]
+    name = GPUS if by_gpus else WORK
+    costs = [
+        (f"{name}/{stratum}", [(m.charge[GPU] if by_gpus else m.work) * (m.stratum == stratum) for m in leaving])
+        for stratum in sorted({m.stratum for m in leaving}, reverse=True)
+    ]
+    packing = Packing(
+        joint.problem,
+        joint.free,
+        joint.device_free,
+        reader.asked,
+        units,
+        reader.blocks,
+        reader.partitions,
+        list(_rows(joint, leaving)),
+        costs,
+    )
+    return packing, tuple(mover.unit for mover in leaving)
+
+
+class _Reader:
+    """Reads pods and domains off arrivals and movers."""
+
+    def __init__(self, joint: Joint) -> None:
+        self._joint = joint
+        self.asked: Counter[int] = Counter()
+        self.blocks: Counter[Block] = Counter()
+        self.partitions: list[IntArray] = []
+        self._numbers: dict[bytes, int] = {}
+        self._fits: dict[int, Sequence[bool]] = {}
+
+    def ask(self, item: Arrival | Mover, origin: Sequence[int]) -> None:
+        """``item`` must have places."""
+        pods, blocks = self._loads(item, origin)
+        self.asked.update(dict(pods))
+        self.blocks.update(blocks)
+
+    def unit(self, mover: Mover) -> Unit:
+        """``mover`` as one that may leave."""
+        pods, blocks = self._loads(mover, mover.origin)
+        return Unit(tuple(pods), tuple(blocks))
+
+    def _loads(self, item: Arrival | Mover, origin: Sequence[int]) -> tuple[list[tuple[int, int]], list[Block]]:
+        """Pods by shape, and blocks of pods that lie in one domain.
+
+        A pod may stay where none could come now: then no place is asked for it, nor for the others of its piece.
+        """
+        pods: dict[int, int] = {}
+        blocks: list[Block] = []
+        first = 0
+        for piece in item.pieces:
+            nodes = origin[first : first + len(piece.pods)]
+            first += len(piece.pods)
+            fits = self._fit(piece.shape)
+            if not all(fits[node] for node in nodes):
+                continue
+            pods[piece.shape] = pods.get(piece.shape, 0) + len(piece.pods)
+            if piece.scopes:
+                domain_of = item.scopes[piece.scopes[-1]].domain_of
+                domains = set(domain_of[list(nodes)].tolist()) if nodes else {0}
+                if len(domains) == 1 and -1 not in domains:
+                    blocks.append((piece.shape, len(piece.pods), self._partition(domain_of)))
+        return list(pods.items()), blocks
+
+    def _fit(self, shape: int) -> Sequence[bool]:
+        if shape not in self._fits:
+            joint = self._joint
+            self._fits[shape] = (fitting(joint.problem, joint.free, joint.device_free, shape) > 0).tolist()
+        return self._fits[shape]
+
+    def _partition(self, domain_of: IntArray) -> int:
+        key = domain_of.tobytes()
+        if key not in self._numbers:
+            self._numbers[key] = len(self.partitions)
+            self.partitions.append(domain_of)
+        return self._numbers[key]
+
+
+# -- what binds those that leave ---------------------------------------------------------------------------------------
+
+
+def _rows(joint: Joint, leaving: Sequence[Mover]) -> Iterator[Row]:
+    """Sums over all that leave; who takes from whom is not among them.
+
+    What reclaim may take from each queue, as flows from queues to takers, raised no bound: 27,230,609 and 87,237,129
+    with and without it on 1,000 and 5,000 loaded nodes (2026-11-23). What preempt may take as well has another way.
+    """
+    yield from _cores_last(leaving)
+    yield from _releases(joint, leaving)
+    yield from _limits(joint, leaving)
+
+
+def _cores_last(leaving: Sequence[Mover]) -> Iterator[Row]:
+    """What holds a minimum leaves only with what is above it."""
+    number = {mover.unit: at for at, mover in enumerate(leaving)}
+    for at, mover in enumerate(leaving):
+        if mover.bears and not 0 < mover.quorum <= len(mover.bears):
+            for above in mover.bears:
+                if above in number:
+                    yield [at, number[above]], [1, -1], 0
+
+
+def _releases(joint: Joint, leaving: Sequence[Mover]) -> Iterator[Row]:
+    """No more pods are evicted than optional rules let go; moves are not known here."""
+    for cap, left in joint.releases:
+        uses = [(at, pods) for at, mover in enumerate(leaving) if (pods := mover.used(cap))]
+        if uses:
+            yield [at for at, _ in uses], [pods for _, pods in uses], left
+
+
+def _limits(joint: Joint, leaving: Sequence[Mover]) -> Iterator[Row]:
+    """What arrivals bring to a queue at its limit must leave it."""
+    path = joint.problem.queues.path
+    for cap in joint.caps:
+        if cap.family != "limit" or cap.room < 0:
+            continue
+        coming = [a for a in joint.arrivals if cap.queue in path[a.queue] and not a.optional]
+        charged = sum(a.least[cap.resource] for a in coming)
+        losses: list[tuple[int, int]] = []
+        for at, mover in enumerate(leaving):
+            if cap.queue in path[mover.queue] and mover.charge[cap.resource]:
+                charged -= mover.saves[cap.resource]
+                losses.append((at, mover.charge[cap.resource]))
+        if charged > cap.room and losses:
+            yield [at for at, _ in losses], [-amount for _, amount in losses], cap.room - charged

@@ -1,0 +1,176 @@
+"""Prices asked of the solver's process: the same as in this one, late or never, and what they say of plans."""
+
+import math
+import os
+import signal
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+
+import pytest
+
+from kai_solver.actions import Actions
+from kai_solver.domain import GpuRequest, Plan, Snapshot
+from kai_solver.engine import Engine
+from kai_solver.engine.stages import measured_stages
+from kai_solver.instances_io.bench_schema import LoadedDoc
+from kai_solver.lab.bench import generated
+from kai_solver.modelfiles import load_model
+from kai_solver.planstate.outcome import Outcome
+from kai_solver.planstate.state import State
+from kai_solver.prices import Packing, model_of
+from kai_solver.problem import build_problem
+from kai_solver.search.child import SolverChild
+from kai_solver.search.joint_input import JointModelInput
+from kai_solver.search.oracle import SolverActions
+from kai_solver.search.parameters import SolverParameters
+from kai_solver.search.pricing import Priced, Pricing, packing_of
+from kai_solver.search.refine import joint_of
+from kai_solver.search.rights import rights_of
+from tests.bounds.test_counting_bounds import a_pod, a_problem
+from tests.prices.test_packing_bounds import a_packing
+from tests.search.test_child_faults import fake, spec_of_two
+
+SEEDS = (1, 2, 3)
+
+
+@pytest.fixture(scope="module")
+def child() -> Iterator[SolverChild]:
+    with SolverChild() as child:
+        assert child.wait(60.0)
+        yield child
+
+
+@pytest.fixture(scope="module")
+def engine() -> Iterator[Engine]:
+    with Engine(load_model("deterministic")) as engine:
+        assert engine.wait(60.0)
+        yield engine
+
+
+def shares() -> Packing:
+    """Shares of two sizes and whole GPUs, of which some must leave."""
+    pods = [a_pod(i, GpuRequest(1, (300, 500, 1000)[i % 3]), cpu=300) for i in range(9)]
+    return a_packing(a_problem([2, 2], pods), 2, [7, 5, 9, 4, 3, 8, 2])
+
+
+def loaded(seed: int) -> Snapshot:
+    return generated(LoadedDoc(kind="loaded", nodes=25, gangs=10), seed=seed)
+
+
+def decided(snapshot: Snapshot) -> Outcome:
+    return Actions(build_problem(snapshot), load_model("greedy-only").actions, SolverActions(None)).run()
+
+
+def priced_here(outcome: Outcome) -> Priced:
+    """The prices of an outcome, by this process."""
+    packing, units = packing_of(joint_of(JointModelInput(outcome), rights_of(outcome)))
+    model = model_of(packing)
+    at = {stage.name: int(stage.value) for stage in measured_stages(outcome)}
+    return Priced(model, units, tuple(model.programme.solve(60.0, at)))
+
+
+def test_the_solver_process_answers_what_this_one_does(child: SolverChild) -> None:
+    programme = model_of(shares()).programme
+    child.ask_prices(programme, {}, math.inf)
+    found, error = child.prices(math.inf)
+    here = programme.solve(60.0)
+    assert error == ""
+    assert [(one.number, one.name, one.held) for one in found] == [(one.number, one.name, one.held) for one in here]
+    assert found[0].duals.tolist() == here[0].duals.tolist()
+    assert programme.bound(found[0], ()) == programme.bound(here[0], ()) > 0
+
+
+def test_nothing_was_asked_and_nothing_is_answered(child: SolverChild) -> None:
+    assert child.prices(math.inf) == ([], "")
+
+
+def test_a_process_that_dies_leaves_no_prices() -> None:
+    with SolverChild() as mortal:
+        assert mortal.wait(60.0)
+        assert mortal.pid is not None
+        os.kill(mortal.pid, signal.SIGKILL)
+        mortal.ask_prices(model_of(shares()).programme, {}, time.monotonic() + 60.0)
+        found, _ = mortal.prices(time.monotonic() + 1.0)
+        mortal.ask_prices(model_of(shares()).programme, {}, time.monotonic() + 60.0)
+        again, error = mortal.prices(time.monotonic() + 60.0)
+    assert found == [] or found[0].cost == again[0].cost  # it may have been started again in time
+    assert again
+    assert error == ""
+
+
+NO_PRICES = """{"duals_0": b"", "holds_0": b"", "values_0": b""}"""
+
+
+@pytest.mark.parametrize(
+    ("answer", "said"),
+    [
+        ('send("prices", solutions=[[0, 1.0, 1]])', "nonsense"),
+        (f'os.write(1, worker.encode_frame("prices", {{"id": 1, "solutions": [[0, 1, 1]]}}, {NO_PRICES}))', "nonsense"),
+        ('send("error", text="no such thing")', "no such thing"),
+    ],
+)
+def test_nonsense_is_not_believed(answer: str, said: str) -> None:
+    with SolverChild(fake(f"question()\n{answer}\ntime.sleep(60)\n"), start_s=60.0) as liar:
+        assert liar.wait(60.0)
+        liar.ask_prices(model_of(shares()).programme, {}, time.monotonic() + 60.0)
+        found, error = liar.prices(time.monotonic() + 60.0)
+    assert found == []
+    assert said in error
+
+
+def test_a_late_answer_is_none() -> None:
+    with SolverChild(fake("question()\ntime.sleep(60)\n"), start_s=60.0) as slow:
+        assert slow.wait(60.0)
+        slow.ask_prices(model_of(shares()).programme, {}, time.monotonic() + 60.0)
+        assert slow.prices(time.monotonic() + 0.1) == ([], "")
+
+
+def test_a_question_behind_the_prices_does_not_lose_them(child: SolverChild) -> None:
+    """The child solves the programme first; its frames come while the question is waited for."""
+    child.ask_prices(model_of(shares()).programme, {}, math.inf)
+    assert child.solve(spec_of_two(), SolverParameters(), time.monotonic() + 60.0).objective == 2
+    found, error = child.prices(0.0)
+    assert found
+    assert error == ""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", SEEDS)
+def test_no_bound_is_above_a_plan_with_the_same_admissions(engine: Engine, seed: int) -> None:
+    """The stages of CP-SAT prove the least of the first stage; the bound is not above it."""
+    snapshot = loaded(seed)
+    plan: Plan = engine.cycle(snapshot, budget_s=4.0)
+    outcome = decided(snapshot)
+    if len(plan.admitted) != len({a.allocation_unit.gang for a in outcome.admissions}):
+        pytest.skip("the solver admits others than the greedy")
+    values = {stage.name: stage.value for stage in plan.stages}
+    bounds = priced_here(outcome).bounds_at(values)
+    assert bounds
+    for name, bound in bounds.items():
+        assert bound <= values.get(name, 0)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", SEEDS)
+def test_a_cycle_without_stages_has_bounds_all_the_same(seed: int) -> None:
+    """Where the model is too large to be searched, the plan has the bound of the linear programme; twice the same."""
+    snapshot, model = loaded(seed), load_model("deterministic")
+    model = replace(model, search=replace(model.search, max_variables=0, neighbourhoods=0.0))
+    with Engine(model) as engine:
+        assert engine.wait(60.0)
+        plan, again = (engine.cycle(snapshot, budget_s=3.0) for _ in range(2))
+    outcome = decided(snapshot)
+    bounds = priced_here(outcome).bounds_at({stage.name: stage.value for stage in measured_stages(outcome)})
+    work = [stage for stage in plan.stages if stage.name.startswith("evicted-work/")]
+    assert work
+    assert all(stage.bound == bounds[stage.name] <= stage.value for stage in work)
+    assert plan.stages == again.stages
+
+
+def test_nothing_is_asked_where_nothing_leaves(child: SolverChild) -> None:
+    outcome = Outcome(State(a_problem([2], [a_pod(0, GpuRequest(1))])))
+    pricing = Pricing(child, by_gpus=False, should_stop=lambda: False)
+    pricing.begin(outcome, rights_of(outcome), {}, math.inf)
+    assert pricing.priced(math.inf) is None
+    assert pricing.bounds({}, math.inf) == {}
