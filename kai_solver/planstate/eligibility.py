@@ -104,6 +104,7 @@ class Eligibility:
         self._masks: dict[tuple[object, ...], BoolArray] = {}
         self._same: dict[bytes, BoolArray] = {}
         self._open: dict[int, BoolArray] = {}
+        self._sets: dict[int, frozenset[int]] = {}
         self._order = {queue: i for i, queue in enumerate(dict.fromkeys(self._queue.tolist()))}
         self._below: dict[int, list[int]] = {}
         for queue in self._order:
@@ -112,7 +113,11 @@ class Eligibility:
 
     def units(self, action: Action, preemptor: Preemptor) -> frozenset[int]:
         """Units that ``action`` may take for ``preemptor``, before any test of the set as a whole."""
-        return frozenset(np.flatnonzero(self.mask(action, preemptor)).tolist())
+        mask = self.mask(action, preemptor)
+        found = self._sets.get(id(mask))  # Masks are kept: nothing else gets its identity.
+        if found is None:
+            found = self._sets[id(mask)] = frozenset(np.flatnonzero(mask).tolist())
+        return found
 
     def mask(self, action: Action, preemptor: Preemptor) -> BoolArray:
         """The same as a mask."""

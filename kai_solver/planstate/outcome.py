@@ -63,6 +63,8 @@ class Outcome:
         Gangs evicted for running below their minimum.
     stopped
         The time ended before every gang was attempted.
+    version
+        Another number whenever ``admissions`` changed.
     """
 
     state: State
@@ -73,6 +75,7 @@ class Outcome:
     consolidated: list[Admission] = field(default_factory=list)
     stale: list[int] = field(default_factory=list)
     stopped: bool = False
+    version: int = 0
     _moved: set[int] = field(default_factory=set)
 
     def refuse(self, gang: int, action: Action, refusal: Refusal, asked: Sequence[int] | None = None) -> None:
@@ -83,6 +86,7 @@ class Outcome:
 
     def admit(self, admission: Admission) -> None:
         """Note an admission; those that lost their places to it (with the core of their gang) are undone."""
+        self.version += 1
         if self.pool is not None and self.pool.took_places:
             self.pool.took_places = False
             self.admissions = [a for a in self.admissions if a.allocation_unit.pods[0] in self.state.places]
@@ -111,10 +115,12 @@ class Outcome:
 
         Places and victims have changed in the state already; what actions know of their own admissions stays.
         """
+        self.version += 1
         self.admissions = list(admissions)
 
     def withdraw(self, admission: Admission, refusal: Refusal) -> None:
         """Take ``admission`` back; its places are lifted already."""
+        self.version += 1
         self.admissions.remove(admission)
         if admission in self.consolidated:
             self.consolidated.remove(admission)

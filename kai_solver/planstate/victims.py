@@ -199,7 +199,8 @@ class VictimPool:
 
     def _pinned(self) -> list[int]:
         """Cores that must stay, since others were disturbed for their gangs."""
-        last = [self.of_gang[gang][-1] for gang in self.pinned & self.of_gang.keys()]
+        of_gang = self.of_gang
+        last = [of_gang[gang][-1] for gang in self.pinned if gang in of_gang]
         return [unit for unit in last if self.units[unit].is_core]
 
     def _guests_on(self, nodes: IntArray, eligible: BoolArray) -> list[int]:

@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import chain
 from typing import Any
@@ -16,7 +16,7 @@ from kai_solver.fairness import QueueSurplus
 from kai_solver.model.joint import Arrival, Cap, Joint, Mover, Piece, Scope
 from kai_solver.planstate.allocation_units import AllocationUnit, Part
 from kai_solver.planstate.eviction_units import Unit, charge_of, least_charge_of
-from kai_solver.planstate.outcome import Admission, Outcome
+from kai_solver.planstate.outcome import Outcome
 from kai_solver.planstate.state import State
 from kai_solver.planstate.victims import VictimPool, part_of_unit
 from kai_solver.problem import Problem
@@ -26,6 +26,46 @@ from kai_solver.units import GPU, PODS, QUEUE_RESOURCES, UNLIMITED
 
 IntArray = NDArray[np.int64]
 BoolArray = NDArray[np.bool_]
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """What was decided when a question is asked.
+
+    Attributes
+    ----------
+    admitted
+        Allocation units that got places, and by which action.
+    disturbed
+        Units that left or moved for them, in whole or in part; ``evicted``: those that left.
+    cores
+        Of gangs that got places and run, the units that leave last.
+    """
+
+    admitted: list[tuple[AllocationUnit, Action]]
+    disturbed: frozenset[int]
+    evicted: frozenset[int]
+    cores: tuple[int, ...]
+
+    @classmethod
+    def of(cls, outcome: Outcome) -> "Standing":
+        """As it is now."""
+        admitted = [(a.allocation_unit, a.action) for a in outcome.admissions]
+        pool, gone = outcome.pool, outcome.state.gone
+        if pool is None:
+            return cls(admitted, frozenset(), frozenset(), ())
+        units = {unit for admission in outcome.admissions for unit in admission.units}
+        # After the stages the first pod of a unit may be home and others not.
+        disturbed = frozenset(unit for unit in units if not gone.isdisjoint(pool.units[unit].pods))
+        of_gang = pool.of_gang
+        gangs = {allocation_unit.gang for allocation_unit, _ in admitted if allocation_unit.gang in of_gang}
+        cores = [of_gang[gang][-1] for gang in gangs]
+        return cls(
+            admitted,
+            disturbed,
+            frozenset(filter(pool.has_left, disturbed)),
+            tuple(unit for unit in cores if pool.units[unit].is_core),
+        )
 
 
 class JointModelInput:
@@ -43,7 +83,7 @@ class JointModelInput:
         self._welcome: dict[frozenset[int], dict[int, int]] = {}
         self._relaxed: dict[frozenset[int], Relaxed] = {}
         self._counted: tuple[list[AllocationUnit], Counter[int]] = ([], Counter())
-        self._disturbed: tuple[list[Admission], set[int]] = ([], set())
+        self._standing: tuple[tuple[int, int, object], Standing] | None = None
 
     def shapes_of(self, allocation_units: list[AllocationUnit]) -> Counter[int]:
         """Pods of ``allocation_units`` by shape; of a list that only grew, what came to it is counted."""
@@ -56,14 +96,17 @@ class JointModelInput:
         self._counted = allocation_units, counted
         return Counter(counted)
 
-    def units_of(self, admissions: list[Admission]) -> set[int]:
-        """Units disturbed for any of ``admissions``; they are asked for again and again, with few more each time."""
-        before, units = self._disturbed
-        if admissions[: len(before)] != before:
-            before, units = [], set()
-        units.update(unit for admission in admissions[len(before) :] for unit in admission.units)
-        self._disturbed = list(admissions), units
-        return units
+    def standing(self) -> "Standing":
+        """What all questions have in common until another gang is admitted or another step is taken."""
+        outcome, journal = self.outcome, self.state.journal
+        version, length, last = outcome.version, len(journal), journal[-1] if journal else None
+        if self._standing is not None:
+            (known_version, known_length, known_last), found = self._standing
+            if version == known_version and length == known_length and last is known_last:
+                return found
+        found = Standing.of(outcome)
+        self._standing = (version, length, last), found
+        return found
 
     def join(
         self,
@@ -132,7 +175,7 @@ class JointModelInput:
     def arrival(self, allocation_unit: AllocationUnit, action: Action, units: frozenset[int]) -> Arrival:
         """``allocation_unit`` as the model takes it where ``units`` may be disturbed."""
         gang = self.problem.gangs[allocation_unit.gang]
-        pieces, scopes = self._pieces(allocation_unit.gang, allocation_unit.root, self._pods_of(units))
+        pieces, scopes = self._pieces(allocation_unit.gang, allocation_unit.root, units)
         charge, least = (
             charge_of(self.problem, allocation_unit.pods),
             least_charge_of(self.problem, allocation_unit.pods),
@@ -163,7 +206,7 @@ class JointModelInput:
         u = pool.units[unit]
         gang = self.problem.gangs[u.gang]
         part = part_of_unit(gang, u.pods, [list(leaf.active) for leaf in gang.leaves])
-        pieces, scopes = self._pieces(u.gang, part, self._pods_of(units))
+        pieces, scopes = self._pieces(u.gang, part, units)
         pods = [p for piece in pieces for p in piece.pods]
         return Mover(
             unit=unit,
@@ -227,7 +270,7 @@ class JointModelInput:
             found = self._pods[units] = frozenset(pods)
         return found
 
-    def _pieces(self, gang: int, root: Part, flexible: frozenset[int]) -> tuple[tuple[Piece, ...], tuple[Scope, ...]]:
+    def _pieces(self, gang: int, root: Part, units: frozenset[int]) -> tuple[tuple[Piece, ...], tuple[Scope, ...]]:
         scopes: list[Scope] = []
         pieces: list[Piece] = []
         own = self.problem.gangs[gang].is_spaced
@@ -236,7 +279,7 @@ class JointModelInput:
             part, path, above = to_do.pop()
             path = (*path, part.name)
             if part.topology is not None and part.topology.required:
-                scopes.append(Scope(self._domain_of(part, part.topology, flexible), (gang, path)))
+                scopes.append(Scope(self._domain_of(part, part.topology, units), (gang, path)))
                 above = (*above, len(scopes) - 1)
             by_shape: dict[int, list[int]] = {}
             for pod in part.pods:
@@ -245,13 +288,19 @@ class JointModelInput:
             to_do.extend((child, path, above) for child in reversed(part.parts))
         return tuple(pieces), tuple(scopes)
 
-    def _domain_of(self, part: Part, topology: TopologyConstraint, flexible: frozenset[int]) -> IntArray:
-        """Domain of each node at the required level; -1 where pods of ``part`` may not join those that cannot move."""
+    def _domain_of(self, part: Part, topology: TopologyConstraint, units: frozenset[int]) -> IntArray:
+        """Domain of each node at the required level; -1 where pods of ``part`` may not join those that cannot move.
+
+        Those of ``units`` can.
+        """
         tree = self.problem.domains.get(topology.topology)
         level = tree.level_index(topology.required) if tree is not None else None
         if tree is None or level is None:
             return np.full(len(self.problem.nodes), -1, dtype=np.int64)
         domain_of: IntArray = tree.domain_of[level].astype(np.int64)
+        if not part.anchors:
+            return domain_of
+        flexible = self._pods_of(units)
         fixed = {int(domain_of[self.problem.pod_node[p]]) for p in part.anchors if self._is_fixed(p, flexible)}
         if not fixed:
             return domain_of

@@ -58,36 +58,24 @@ class Question:
         self.eligible = (
             victim_search.eligibility.units(action, self.preemptor) if victim_search is not None else frozenset()
         )
-        admitted = outcome.admissions
-        self.disturbed = self._disturbed()
+        standing = model_input.standing()
+        self.admitted, self.disturbed, self.evicted = standing.admitted, standing.disturbed, standing.evicted
+        """``evicted``: units that earlier questions evicted."""
         if within is not None:
-            admitted = [admitted[number] for number in within.admissions]
+            self.admitted = [self.admitted[number] for number in within.admissions]
             self.eligible &= within.units
             self.disturbed &= within.units
+            self.evicted &= within.units
         self.beside = beside
-        self.admitted = [*((a.allocation_unit, a.action) for a in admitted), *((other, action) for other in beside)]
-        self.served = self._served()
+        if beside:
+            self.admitted = [*self.admitted, *((other, action) for other in beside)]
+        self.served = self.eligible.intersection(standing.cores)
+        """Cores of gangs that got places in this cycle: they may move, but to evict them would undo an admission."""
         self.is_rough = self.problem.snapshot.claims is not None and self.problem.snapshot.claims.is_rough
         is_blurred = self.is_rough or self.state.is_crossed
         is_loose = self._has_loose_parts() or bool(self.loose or self.divisible)
         is_partial = model_input.violated.any() or model_input.is_partial(self.units)
         self.is_exact = not (is_blurred or is_partial or self.served or is_loose)
-
-    def _served(self) -> frozenset[int]:
-        """Cores of gangs that got places in this cycle: they may move, but to evict them would undo an admission."""
-        pool = self.outcome.pool
-        if pool is None:
-            return frozenset()
-        last = [pool.of_gang[gang][-1] for gang in self.outcome.has_admitted() & pool.of_gang.keys()]
-        return frozenset(u for u in last if u in self.eligible and pool.units[u].is_core)
-
-    def _disturbed(self) -> frozenset[int]:
-        """Units of which any pod left or moved: after the stages, the first of a unit may be home and others not."""
-        pool, gone = self.outcome.pool, self.state.gone
-        if pool is None:
-            return frozenset()
-        units = self.model_input.units_of(self.outcome.admissions)
-        return frozenset(unit for unit in units if not gone.isdisjoint(pool.units[unit].pods))
 
     def _has_loose_parts(self) -> bool:
         """Reclaim tests pods of a gang as one allocation unit: which, the model says only where they cost the same."""
@@ -161,12 +149,6 @@ class Question:
         spacings = self.state.spacings(self.allocation_unit.gang)
         found = count_bound(self.problem, relaxed, needed, beside, self._domains(), spacings)
         return found or self._fair_share_bound()
-
-    @cached_property
-    def evicted(self) -> frozenset[int]:
-        """Units that earlier questions evicted."""
-        pool = self.outcome.pool
-        return frozenset(u for u in self.disturbed if pool is not None and pool.has_left(u))
 
     def _domains(self) -> Domains | None:
         """Domains of which one must hold the whole allocation unit; None without such a rule."""

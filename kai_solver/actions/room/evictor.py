@@ -63,6 +63,7 @@ class Evictor(Placer):
         self._counted: tuple[int, object] = (0, None)
         self._tables: dict[tuple[int, bool], RoomTable] = {} if tables is None else tables
         self._open: dict[tuple[frozenset[int], Exhausted], BoolArray] = {}
+        self._most: tuple[int, NDArray[np.int64]] = (-1, np.zeros(0, dtype=np.int64))
 
     def make_room(self, allocation_unit: AllocationUnit, allowance: Allowance | None = None) -> list[int] | None:
         """Place ``allocation_unit`` with victims; the units that left or moved for it, or None with the state
@@ -130,7 +131,7 @@ class Evictor(Placer):
         for and 28 choices of victims each (5,000 loaded nodes, 2026-11-22) that spares most of 2.3 s.
         """
         problem = self.state.problem
-        most = self.pool.most_devices(self.eligible, self._eligible_rows)
+        most = self._most_devices()
         domain_of = self._required(allocation_unit.root)
         for shape, count in problem.by_shape(allocation_unit.pods).items():
             gpu = problem.shapes.shapes[shape].gpu
@@ -142,6 +143,15 @@ class Evictor(Placer):
             if (hosts.sum() if domain_of is None else hosts.max(initial=0)) < count:
                 return True
         return False
+
+    def _most_devices(self) -> NDArray[np.int64]:
+        """`VictimPool.most_devices`, kept until something is touched: the same units are tried with other allowances."""
+        seen, most = self._most
+        touched = len(self.state.touched)
+        if seen != touched:
+            most = self.pool.most_devices(self.eligible, self._eligible_rows)
+            self._most = touched, most
+        return most
 
     @cached_property
     def _eligible_rows(self) -> NDArray[np.int64]:
