@@ -9,6 +9,7 @@ from kai_solver.cli.console import counted, heading, line, open_console, table
 from kai_solver.cli.phrases import blocked_by
 from kai_solver.explain import Cure, Explanation, PodFit, QueueLine
 from kai_solver.reasons.events import Event
+from kai_solver.reasons.pending import proof_sentence
 from kai_solver.units import QUEUE_RESOURCES, UNLIMITED
 
 
@@ -29,6 +30,9 @@ def _print_explanation(console: Console, explanation: Explanation) -> None:
     if explanation.proof is not None:
         method = f" by {explanation.proof.method}" if explanation.proof.method else ""
         line(console, f"  proof: {explanation.proof.state}{method}")
+        sentence = proof_sentence(explanation.proof)
+        if sentence:
+            line(console, f"    {sentence}")
         for blocker in explanation.proof.blocking:
             line(console, f"    blocked by {blocked_by(blocker)}")
         if explanation.proof.minimal:

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 
 from kai_solver.cli.console import counted
 from kai_solver.domain import Bind, Blocker, Move, Pending, Plan, PodStatus, Snapshot, relative_gap
+from kai_solver.reasons.pending import proof_sentence
 from kai_solver.units import MILLI, format_amount
 
 SHOWN = 4
@@ -29,10 +30,13 @@ def outcome(plan: Plan) -> str:
     actions = Counter(action.value for _, action in dict.fromkeys(plan.admitted))
     by = f" ({', '.join(f'{action} {count:,}' for action, count in actions.items())})" if actions else ""
     proven = sum(pending.proof.state == "proven" for pending in plan.pending)
+    together = next((entry.proof.at_most for entry in plan.pending if entry.proof.at_most is not None), None)
+    others = f", and at least {together.gangs - together.most:,} of the others have to wait" if together else ""
+    proofs = f", {proven:,} of them proven{others}" if plan.pending else ""
     return (
         f"{counted(len({gang for gang, _ in plan.admitted}), 'gang')} admitted{by}; "
         f"{counted(len(plan.binds), 'pod')} bound, {len(plan.moves):,} moved, {len(plan.evictions):,} evicted; "
-        f"{counted(len(plan.pending), 'gang')} pending" + (f", {proven:,} of them proven" if plan.pending else "")
+        f"{counted(len(plan.pending), 'gang')} pending{proofs}"
     )
 
 
@@ -67,6 +71,8 @@ def pending_lines(gangs: list[Pending], blockers: int | None) -> list[str]:
     method = f" by {first.proof.method}" if first.proof.method else ""
     lines = [f"  {names}: {first.reason.value} ({first.proof.state}{method})"]
     lines += [f"      {text.rstrip()}" for text in first.message.splitlines() if text.strip()]
+    if first.proof.beside == "plan" or first.proof.at_most is not None:
+        lines.append(f"      {proof_sentence(first.proof)}")
     blocking = first.proof.blocking[:blockers]
     lines += [f"      blocked by {blocked_by(b)}" for b in blocking]
     left = len(first.proof.blocking) - len(blocking)

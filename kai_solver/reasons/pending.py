@@ -12,7 +12,6 @@ from typing import Any, Literal
 
 from kai_solver.domain import (
     Action,
-    AtMost,
     Blocker,
     FitError,
     Gang,
@@ -263,18 +262,20 @@ def pending_text(pending: Pending) -> str:
             more = more.replace(text, "")
     lines = [short_message(pending.fit_errors)] if pending.fit_errors else []
     lines += [line for line in more.strip().splitlines() if line.strip(" .")]
-    if pending.proof.state == "proven" and pending.proof.method:
-        lines.append(f"Proven: no allowed plan runs it beside {_BESIDE[pending.proof.beside]}.")
-    if pending.proof.at_most is not None:
-        lines.append(_at_most(pending.proof.at_most))
-    return "\n".join(lines)
+    sentence = proof_sentence(pending.proof)
+    return "\n".join([*lines, sentence] if sentence else lines)
 
 
-def _at_most(found: AtMost) -> str:
-    """What is proven of several gangs together."""
+def proof_sentence(proof: Proof) -> str:
+    """What is proven of a gang, by itself or together with others; empty where nothing is."""
+    if proof.state == "proven" and proof.method:
+        return f"Proven: no allowed plan runs it beside {_BESIDE[proof.beside]}."
+    if proof.at_most is None:
+        return ""
+    gangs, most = proof.at_most.gangs, proof.at_most.most
     return (
-        f"Proven: of {found.gangs} workloads that wait, this one among them, at most {found.most} can run beside all "
-        f"that this plan admits; at least {found.gangs - found.most} have to wait."
+        f"Proven: of {gangs} workloads that wait, this one among them, at most {most} can run beside all that this "
+        f"plan admits; at least {gangs - most} have to wait."
     )
 
 

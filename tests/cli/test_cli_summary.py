@@ -13,6 +13,7 @@ from kai_solver.cli.progress import ProgressLine, words
 from kai_solver.cli.summary import print_summary
 from kai_solver.domain import (
     Action,
+    AtMost,
     Bind,
     Blocker,
     Device,
@@ -92,6 +93,14 @@ def test_blockers_are_cut_with_a_count() -> None:
     lines = pending_lines([waits("a", *blocking)], 3)
     assert lines[-2:] == ["      blocked by resource r2: needs 2, has 1", "      ... and 2 more blockers"]
     assert len(pending_lines([waits("a", *blocking)], None)) == len(lines) + 1
+
+
+def test_what_is_proven_of_several_together_is_said_once_for_all() -> None:
+    proof = Proof("unknown", "preempt: budget", at_most=AtMost(3, 1))
+    pending = tuple(replace(waits(name), proof=proof) for name in "abc")
+    text = summary(Plan(pending=(*pending, waits("d"))))
+    assert "4 gangs pending, 1 of them proven, and at least 2 of the others have to wait" in text
+    assert text.count("Proven: of 3 workloads that wait, this one among them, at most 1 can run beside all that") == 1
 
 
 def test_many_causes_are_cut_with_counts() -> None:

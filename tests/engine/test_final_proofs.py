@@ -12,16 +12,22 @@ from unittest.mock import patch
 import pytest
 from hypothesis import given
 
-from kai_solver.domain import Action, Gang, Snapshot
+from kai_solver.actions import Actions
+from kai_solver.domain import Action, AtMost, Gang, Pending, Plan, Proof, Reason, Snapshot
 from kai_solver.engine import Engine
 from kai_solver.engine.cycle import _Run
+from kai_solver.engine.stages import admission_stage
 from kai_solver.planstate.outcome import Outcome
+from kai_solver.problem import build_problem
+from kai_solver.reasons.pending import pending_text
 from kai_solver.reasons.refusals import BUDGET_ENDED
 from kai_solver.search.child import SolverChild
+from kai_solver.search.oracle import SolverActions
 from kai_solver.search.proving import FinalProofs
 from kai_solver.search.waiting_together import WaitingTogether
 from tests.engine.conftest import Engines
 from tests.engine.test_proofs import RUNGS, Rules, small_clusters
+from tests.support.builders import a_cluster, a_gang, a_node, a_pod
 from tests.support.clusters import some
 
 
@@ -136,3 +142,58 @@ def test_no_false_count_in_one_queue(engines: Engines, cluster: Snapshot) -> Non
     """Gangs of one queue take only from work below them: much more is counted than if they take from each other."""
     gangs = tuple(replace(gang, queue=cluster.gangs[-1].queue) for gang in cluster.gangs)
     check_together(engines["deterministic"], tight(replace(cluster, gangs=gangs)))
+
+
+def crowded(kinds: int = 1) -> Snapshot:
+    """6 gangs of 0.6 GPU that wait, in so many kinds, and two nodes: a full one of 4 GPUs, an idle one of 2."""
+    held = [a_pod(f"r{i}", 1, "a", milli=600, devices=(i,)) for i in range(4)]
+    running = [a_gang(pod.name, pod, preemptible=False) for pod in held]
+    waiting = [a_gang(f"w{i}", a_pod(f"w{i}", milli=600, cpu=100 + i % kinds)) for i in range(6)]
+    return a_cluster([a_node("a", 4), a_node("b", 2)], [*running, *waiting])
+
+
+def counted(cluster: Snapshot) -> list[Proof]:
+    """Proofs of those that wait after nothing was placed, and every question was left open."""
+    outcome = Actions(build_problem(cluster), (), SolverActions(None)).run()
+    outcome.refusals = {gang: dict.fromkeys(RUNGS, BUDGET_ENDED) for gang in outcome.waiting}
+    WaitingTogether(FinalProofs(outcome, RUNGS)).run(lambda: inf)
+    return [outcome.refusals[gang][Action.ALLOCATE].proof for gang in outcome.waiting]
+
+
+@pytest.mark.parametrize("kinds", [1, 2, 6])
+def test_two_devices_take_two_of_six_large_shares(kinds: int) -> None:
+    assert {proof.at_most for proof in counted(crowded(kinds))} == {AtMost(6, 2)}
+
+
+def test_where_none_can_run_each_is_proven() -> None:
+    cluster = crowded()
+    proofs = counted(replace(cluster, nodes=cluster.nodes[:1]))
+    assert [(proof.state, proof.beside, proof.at_most) for proof in proofs] == [("proven", "plan", None)] * 6
+
+
+def test_nothing_is_counted_once_the_time_is_over() -> None:
+    outcome = Actions(build_problem(crowded()), (), SolverActions(None)).run()
+    outcome.refusals = {gang: dict.fromkeys(RUNGS, BUDGET_ENDED) for gang in outcome.waiting}
+    final = FinalProofs(outcome, RUNGS)
+    final.run(lambda: True)
+    WaitingTogether(final).run(lambda: 0.0)
+    assert all(refusal is BUDGET_ENDED for gang in outcome.waiting for refusal in outcome.refusals[gang].values())
+
+
+def test_the_stage_and_the_text_count_those_that_must_wait_together() -> None:
+    pending = [
+        Pending(f"ns/{name}", Reason.NOT_ENOUGH_RESOURCES, "", proof)
+        for name, proof in (
+            ("a", Proof("proven", "count", beside="plan")),
+            ("b", Proof("unknown", "budget", at_most=AtMost(3, 1))),
+            ("c", Proof("unknown", "budget", at_most=AtMost(3, 1))),
+            ("d", Proof("unknown", "budget", at_most=AtMost(3, 1))),
+        )
+    ]
+    stage = admission_stage(Plan(pending=tuple(pending)))
+    assert (stage.value, stage.bound, stage.optimal) == (4, 3, False)
+    assert pending_text(pending[0]) == "Proven: no allowed plan runs it beside all that this plan admits."
+    assert pending_text(pending[1]) == (
+        "Proven: of 3 workloads that wait, this one among them, at most 1 can run beside all that this plan admits; "
+        "at least 2 have to wait."
+    )

@@ -8,6 +8,7 @@ import pytest
 
 from kai_solver.domain import (
     Action,
+    AtMost,
     Bind,
     Blocker,
     Device,
@@ -47,6 +48,8 @@ PLAN = Plan(
             Proof("proven", "limit", (Blocker("queue-limit", "q", "8", "4", "r0", "gpu", 4000),), True),
         ),
         Pending("ns/x", Reason.NOT_ENOUGH_RESOURCES, "full", Proof("unasked")),
+        Pending("ns/y", Reason.NOT_ENOUGH_RESOURCES, "full", Proof("proven", "count", beside="plan")),
+        Pending("ns/z", Reason.NOT_ENOUGH_RESOURCES, "full", Proof("unknown", "budget", at_most=AtMost(3, 1))),
     ),
     admitted=(("ns/g", Action.RECLAIM),),
     stages=(Stage("disruption", 3.5, 3.5, True), Stage("preference", 10.0, -math.inf, False)),
