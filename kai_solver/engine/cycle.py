@@ -17,7 +17,8 @@ from kai_solver.actions import Actions, Answer
 from kai_solver.actions.sparing import spare
 from kai_solver.bounds.outlook import outlook_of
 from kai_solver.check import WASTE, Violation, check_plan
-from kai_solver.domain import Plan, Snapshot, SolverModel, Stage
+from kai_solver.check.optional import installed_checks
+from kai_solver.domain import SEATING, Plan, Snapshot, SolverModel, Stage
 from kai_solver.engine.actions_run import ActionsRun, are_few_unknown, better, seconds_for_questions
 from kai_solver.engine.attempts import decided
 from kai_solver.engine.counted import proven_by_count
@@ -30,9 +31,12 @@ from kai_solver.engine.proving import LEAST_PART, prove
 from kai_solver.engine.retreat import NO_GANGS, RETREATS, blame, refused, retreat_note
 from kai_solver.engine.stages import admission_stage, measured_stages
 from kai_solver.errors.barrier import barrier
+from kai_solver.model.families import family
+from kai_solver.model.stages import stages
 from kai_solver.planning import assemble
 from kai_solver.planstate.outcome import Outcome
 from kai_solver.problem import Memo, Problem, build_problem
+from kai_solver.problem.rules import installed_rules
 from kai_solver.search.admission import MaxGpuAdmission
 from kai_solver.search.budget import SAFETY_S, Budget
 from kai_solver.search.child import SolverChild
@@ -67,9 +71,22 @@ openb, 0.12 against 0.05 on loaded-1000, 0.85 against 0.23 on loaded-5000 (CPU, 
 
 
 class Engine:
-    """A solver child kept warm over many cycles of one model. Use as a context manager."""
+    """A solver child kept warm over many cycles of one model. Use as a context manager.
+
+    Raises
+    ------
+    InputError
+        A rule, check, constraint family or stage of an installed package cannot be loaded: found now, since in a cycle
+        it would stop every decision.
+    """
 
     def __init__(self, model: SolverModel, *, clock: Clock = time.monotonic, child: SolverChild | None = None) -> None:
+        installed_rules()
+        installed_checks()
+        for name in model.families:
+            family(name)
+        for name in (stage.name for stage in model.stages if stage.name not in SEATING):
+            stages(name)
         self.model = model
         self.clock = clock
         self.memo = Memo()

@@ -71,7 +71,7 @@ class QueueTree:
         InputError
             Two queues of one name.
         """
-        _refuse_identical_pods(queues)
+        _refuse_identical_names(queues)
         kept, dropped = _rooted(queues) if policy.full_hierarchy else _flattened(queues)
         index = {queue.name: i for i, queue in enumerate(kept)}
         parent = [index[queue.parent] if queue.parent else -1 for queue in kept]
@@ -131,7 +131,7 @@ def _path(queue: int, parent: Sequence[int]) -> tuple[int, ...]:
     return tuple(path)
 
 
-def _refuse_identical_pods(queues: Iterable[Queue]) -> None:
+def _refuse_identical_names(queues: Iterable[Queue]) -> None:
     seen: set[str] = set()
     for queue in queues:
         if queue.name in seen:

@@ -22,7 +22,7 @@ from tests.deploy.conftest import ROOT
 from tests.support.gotools import ToolMissingError
 from tests.support.image import BUILD, command, config, image, layers, manifest
 
-pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("image")]
+pytestmark = pytest.mark.slow
 START_S = 120.0
 
 

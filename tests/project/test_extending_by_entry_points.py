@@ -18,13 +18,18 @@ PLUGIN = Path(__file__).parent / "example_plugin"
 INSTANCES = Path(__file__).parents[2] / "instances"
 
 
-@pytest.fixture
-def installed(tmp_path: Path) -> dict[str, str]:
-    info = tmp_path / "site" / "lab_rules-1.0.dist-info"
+def install(folder: Path, points: str) -> dict[str, str]:
+    """The environment of a process for which the package is installed with the entry ``points``."""
+    info = folder / "site" / "lab_rules-1.0.dist-info"
     info.mkdir(parents=True)
     (info / "METADATA").write_text("Metadata-Version: 2.1\nName: lab-rules\nVersion: 1.0\n")
-    (info / "entry_points.txt").write_text((PLUGIN / "entry_points.txt").read_text())
+    (info / "entry_points.txt").write_text(points)
     return {**os.environ, "PYTHONPATH": os.pathsep.join([str(info.parent), str(PLUGIN)])}
+
+
+@pytest.fixture
+def installed(tmp_path: Path) -> dict[str, str]:
+    return install(tmp_path, (PLUGIN / "entry_points.txt").read_text())
 
 
 def kai_solver(*arguments: object, env: dict[str, str] | None) -> subprocess.CompletedProcess[str]:
@@ -227,3 +232,20 @@ def test_a_rule_of_the_package_is_named_as_what_blocks_and_as_cure(tmp_path: Pat
     done = kai_solver("explain", sealed(tmp_path, gangs=3), gang, env=installed)
     assert "1 nodes are sealed" in done.stdout, done.stdout + done.stderr
     assert "no node sealed" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("group", "more"),
+    [
+        ("kai_solver.rules", ""),
+        ("kai_solver.checks", ""),
+        ("kai_solver.constraint_families", 'families = ["gang", "lab"]\n'),
+        ("kai_solver.objective_stages", '[[stages]]\nname = "lab"\n'),
+    ],
+)
+def test_a_package_that_cannot_be_loaded_stops_a_solve_before_it_decides(tmp_path: Path, group: str, more: str) -> None:
+    env = install(tmp_path, f"[{group}]\nlab = lab_rules:no_such_part\n")
+    done = kai_solver("solve", crowded(tmp_path), "--model", write_model(tmp_path, more), "--json", "--quiet", env=env)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert f"'lab' in {group} of package lab-rules cannot be loaded: AttributeError" in done.stderr
+    assert "Mend or remove the package" in done.stderr
