@@ -13,7 +13,7 @@ from kai_solver.actions.sharing import VictimGroup, share_out
 from kai_solver.domain import Action
 from kai_solver.planstate.outcome import Admission, Outcome
 from kai_solver.planstate.victims import VictimPool
-from kai_solver.units import UNLIMITED
+from kai_solver.units import GPU, UNLIMITED
 
 EVICTING = (Action.RECLAIM, Action.PREEMPT)
 NOTHING: frozenset[int] = frozenset()
@@ -71,13 +71,14 @@ class _Charge:
         self.preemptible = [gangs[a.allocation_unit.gang].gang.preemptible for a in self.admitted]
         self._before: dict[int, list[int]] = {}
         self._landing: dict[int, list[int]] = {}
-        self._judged = [number for number, admission in enumerate(self.admitted) if admission.units]
+        self._owed: list[dict[int, int]] = [{} for _ in self.admitted]
         self._of_gang: dict[int, int] = {}
         """By gang, the admission for which its first unit left: those of one gang leave for one."""
         self._next = 0
         for number, admission in enumerate(self.admitted):
             for unit in admission.units:
                 self._before.setdefault(unit, []).append(number)
+                self._owe(number, unit, +1)
             for node in {self.state.places[pod].node for pod in admission.allocation_unit.pods}:
                 self._landing.setdefault(node, []).append(number)
 
@@ -104,21 +105,36 @@ class _Charge:
         """Find for which admission ``unit`` leaves."""
         able = [number for number in self._before.get(unit, ()) if self._may_evict(number, unit)]
         if not able:
-            found = next((number for number in self._candidates(unit) if self._may_evict(number, unit)), None)
-            able = [] if found is None else [found]
+            every = [number for number in range(len(self.admitted)) if self._may_evict(number, unit)]
+            near = frozenset(self._near(unit))
+            able = [max(every, key=lambda number: self._rank(number, unit, near))] if every else []
         for number in able:
             self._note(number, unit)
             self.loses[number] = True
             self._of_gang.setdefault(self.pool.units[unit].gang, number)
+            self._owe(number, unit, -1)
         return bool(able)
 
-    def _candidates(self, unit: int) -> Iterator[int]:
-        same = self._of_gang.get(self.pool.units[unit].gang)
-        if same is not None:
-            yield same
-        yield from self._near(unit)
-        yield from self._judged
-        yield from range(len(self.admitted))
+    def _rank(self, number: int, unit: int, near: frozenset[int]) -> tuple[bool, ...]:
+        """Which admissions come first: of the same victim, those that gave back as much in its queue, near ones.
+
+        Then others that took from its queue, and that took anything: what a reclaim takes was judged by its queues.
+        """
+        own = self.pool.units[unit]
+        owed = self._owed[number].get(int(self.pool.queue_of[unit]))
+        return (
+            self._of_gang.get(own.gang) == number,
+            owed is not None and owed >= own.charge[GPU],
+            self.actions[number] is Action.PREEMPT,
+            number in near,
+            owed is not None,
+            bool(self.admitted[number].units),
+        )
+
+    def _owe(self, number: int, unit: int, sign: int) -> None:
+        """Thousandths of GPUs by which an admission takes less (+1) or more (-1) of the unit's queue than before."""
+        queue, owed = int(self.pool.queue_of[unit]), self._owed[number]
+        owed[queue] = owed.get(queue, 0) + sign * self.pool.units[unit].charge[GPU]
 
     def _may_evict(self, number: int, unit: int) -> bool:
         return self.actions[number] in EVICTING and self._takes(number, unit)

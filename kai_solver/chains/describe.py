@@ -413,7 +413,8 @@ class _Arrays:
     def _ledgers(self, charge: IntArray) -> tuple[IntArray, IntArray, IntArray, IntArray]:
         """(L,) ledgers above and (L, 3) limits; (G, 2) those charged while in, (G,) while out.
 
-        In: the limits of queues. Out: what reclaim may take from them.
+        In: the limits of queues. Out: by leaf queue, as much as is out now of what reclaim may take. So it loses no
+        more than before by what the same reclaims took, and mostly they may take the other work as well.
         """
         tree = self.problem.queues
         queue = np.array([self.problem.gangs[self.problem.pod_gang[g.pods[0]]].queue for g in self.groups])
@@ -426,24 +427,22 @@ class _Arrays:
             here = charge[below].sum(axis=0).tolist()
             caps = zip(tree.limits[q], self.state.allocated[q], here, strict=True)
             limits.append([BOUNDLESS if cap == UNLIMITED else cap - held + own for cap, held, own in caps])
-        surplus = self.rights.surplus
-        for s in surplus:
-            number["out", s.queue] = len(limits)
-            limits.append([amount if amount > 0 else BOUNDLESS for amount in s.amounts])
+        reclaimed = self.rights.by_action.get(Action.RECLAIM, frozenset())
+        counts = np.array([unit in reclaimed for unit in self.unit.tolist()], dtype=np.bool_)
+        for q in np.unique(queue[counts]).tolist():
+            number["out", q] = len(limits)
+            limits.append(charge[counts & (queue == q) & ~is_in].sum(axis=0).tolist())
         above = np.full(len(limits), NONE, dtype=np.int64)
         for (kind, q), ledger in number.items():
-            above[ledger] = next((number[kind, up] for up in tree.path[q][1:] if (kind, up) in number), NONE)
-
-        def nearest(kind: str, leaf: int) -> int:
-            return next((number[kind, up] for up in tree.path[leaf] if (kind, up) in number), NONE)
-
-        by_queue = {q: (nearest("in", q), nearest("out", q)) for q in set(queue.tolist())}
-        preempted = self.rights.by_action.get(Action.PREEMPT, frozenset())
+            if kind == "in":
+                above[ledger] = next((number[kind, up] for up in tree.path[q][1:] if (kind, up) in number), NONE)
+        nearest = {
+            q: next((number["in", up] for up in tree.path[q] if ("in", up) in number), NONE)
+            for q in set(queue.tolist())
+        }
         in_ledgers = np.full((len(self.groups), 2), NONE, dtype=np.int64)
+        in_ledgers[:, 0] = [nearest[q] for q in queue.tolist()]
         out_ledger = np.full(len(self.groups), NONE, dtype=np.int64)
-        for group, (q, unit) in enumerate(zip(queue.tolist(), self.unit.tolist(), strict=True)):
-            in_ledgers[group, 0] = by_queue[q][0]
-            if unit != NONE and unit not in preempted:
-                out_ledger[group] = by_queue[q][1]
+        out_ledger[counts] = [number["out", q] for q in queue[counts].tolist()]
         table = np.array(limits, dtype=np.int64).reshape(len(limits), 3)
         return above, table, in_ledgers, out_ledger

@@ -109,6 +109,8 @@ class SearchSpec:
         A larger model is not asked: the answer is ``unknown``.
     neighbourhoods
         Part of the time left after the questions that goes to neighbourhoods, from 50 nodes on; 0: none are asked.
+    chains
+        Insertions that the chain search tries in one cycle at most, on large clusters; 0: none.
     """
 
     enabled: bool = True
@@ -120,21 +122,29 @@ class SearchSpec:
     max_variables: int = 60_000
     memory_mib: int = 4096
     neighbourhoods: float = 0.0
+    chains: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class MovesSpec:
-    """What a move costs.
+    """What a move costs, and how many there may be.
 
     Attributes
     ----------
     checkpoint_s, restart_s
         Seconds of its work that a moved pod loses: what it has run, but no more than ``checkpoint_s`` (since its last
         checkpoint), and ``restart_s`` until it works again.
+    per_gang
+        Gangs that may move for one gang by consolidation in the chain search; -1: as many as the cluster's policy says.
+        The lesser counts.
+    per_cycle
+        Pods that may be elsewhere in one cycle by the chain search, those included that moved before; -1: any number.
     """
 
     checkpoint_s: float = 240.0
     restart_s: float = 60.0
+    per_gang: int = -1
+    per_cycle: int = -1
 
 
 @dataclass(frozen=True, slots=True)

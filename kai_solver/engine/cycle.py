@@ -16,11 +16,13 @@ from kai_solver import __version__, compiled
 from kai_solver.actions import Actions, Answer
 from kai_solver.actions.sparing import spare
 from kai_solver.bounds.outlook import outlook_of
+from kai_solver.chains.course import Course
 from kai_solver.check import WASTE, Violation, check_plan
 from kai_solver.check.optional import installed_checks
 from kai_solver.domain import SEATING, Plan, Snapshot, SolverModel, Stage
 from kai_solver.engine.actions_run import ActionsRun, are_few_unknown, better, seconds_for_questions
 from kai_solver.engine.attempts import decided
+from kai_solver.engine.chains import CHAINS_SHARE, LEAST_BUILDS, Chains, is_for_chains, refuse_moves, without_moves
 from kai_solver.engine.counted import proven_by_count
 from kai_solver.engine.decided import Decided, notes_of, source_of, stage_failed, with_bound, with_proven
 from kai_solver.engine.first import FIRST_S, as_if_ended, is_worth_it
@@ -221,6 +223,7 @@ class _Run:
         self._phase_s = self.start_s
         self._attempt_seconds: Mapping[int, float] = {}
         self._was_stopped = False
+        self._actions = model.actions
         self._problem: Problem | None = None
         self._pricing: Pricing | None = None
 
@@ -275,10 +278,13 @@ class _Run:
     def _decide(self, problem: Problem, child: SolverChild | None, left_out: frozenset[str]) -> Decided:
         self._budgets.clear()
         self._pricing = None
+        by_chains = child is not None and is_for_chains(problem, self.model)
+        leaves_moves = by_chains and compiled.is_loaded() and not self.model.search.deterministic
+        self._actions = without_moves(self.model.actions) if leaves_moves else self.model.actions
         run = self._run_actions(problem, left_out, None, UNASKED if child is None else UNKNOWN)
         self._phase("greedy")
         failed: list[str] = []
-        if child is not None and self._is_asked_again(problem, run):
+        if child is not None and not by_chains and self._is_asked_again(problem, run):
             try:
                 run = self._run_asking(problem, left_out, child, run)
             except Exception as error:
@@ -352,10 +358,27 @@ class _Run:
         """
         if child is not None and len(outcome.state.problem.nodes) >= PRICED_FROM:
             self._ask_prices(outcome, child)
+        self._chain(outcome, child)
         self._admit_locally(outcome, child)
         refined = self._refine_locally(outcome, child, self._refine(outcome, child))
         spare(outcome)
         return refined, self._link(outcome)
+
+    def _chain(self, outcome: Outcome, child: SolverChild | None) -> None:
+        """On large clusters: admit by moves and swaps, and let less work leave."""
+        search = self.model.search
+        if child is None or not is_for_chains(outcome.state.problem, self.model):
+            return
+        effect, left_s = None, self.deadline_s - self.clock() - self.kept_s
+        if search.deterministic or (left_s > LEAST_BUILDS * self.timing["build"] and not self.should_stop()):
+            clock = None if search.deterministic else self.clock
+            course = Course(search.chains, CHAINS_SHARE * left_s, clock, self.should_stop)
+            effect = Chains(outcome, self.model).run(course, self.seed)
+        refuse_moves(outcome, self.model.actions)
+        self._phase("chains")
+        if effect is not None and self.progress is not None:
+            said = f"chains: {effect.admitted} gangs admitted, {effect.changed} of {effect.wanted} changes"
+            self.progress(Progress(said, self.clock() - self.start_s))
 
     def _run_actions(
         self,
@@ -369,7 +392,7 @@ class _Run:
         pace = Pace(self, may_yield=solver_client is None)
         actions = Actions(
             problem,
-            self.model.actions,
+            self._actions,
             oracle,
             pace,
             admission=self.model.admission,

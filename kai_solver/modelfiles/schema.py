@@ -59,6 +59,7 @@ class SearchTable(_Table):
     max_variables: int = Field(default=60_000, ge=0, le=10_000_000)
     memory_mib: int = Field(default=4096, ge=64, le=1_048_576)
     neighbourhoods: float = Field(default=0.0, ge=0, le=1)
+    chains: int = Field(default=0, ge=0, le=1_000_000_000)
 
 
 class MovesTable(_Table):
@@ -66,6 +67,8 @@ class MovesTable(_Table):
 
     checkpoint_s: LossSeconds = 240.0
     restart_s: LossSeconds = 60.0
+    per_gang: int = Field(default=-1, ge=-1, le=1_000_000_000)
+    per_cycle: int = Field(default=-1, ge=-1, le=1_000_000_000)
 
 
 class UsualTable(_Table):

@@ -318,6 +318,12 @@ BUDGET_ENDED = Refusal(
     Proof("unknown", "budget"),
 )
 
+NO_CHAIN = Refusal(
+    Reason.NOT_ENOUGH_RESOURCES,
+    "No chain of moves was found that makes room for the workload",
+    Proof("unknown", "chains"),
+)
+
 SHARE_ENDED = Refusal(
     Reason.NOT_ENOUGH_RESOURCES,
     "The workload takes more than its share of a cycle's time to place, and the other workloads left too little. "
