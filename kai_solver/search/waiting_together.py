@@ -21,6 +21,8 @@ from kai_solver.units import CPU
 Pods = tuple[tuple[int, int], ...]
 """What a gang asks for: pods by shape, sorted."""
 
+LEAST_S = 0.05
+"""Seconds that a linear programme takes at least on clusters that need one: writing openb's down alone takes 0.1 s."""
 MOST_KINDS = 16
 """Kinds of gang that are asked for one by one: each is a linear programme, of 0.2 s of CPU time on openb."""
 
@@ -49,7 +51,7 @@ class WaitingTogether:
         If some cannot run, kinds of gang of which not one can are looked for, the largest first.
         """
         claims = self.problem.snapshot.claims
-        if not self._units or (claims is not None and claims.is_rough) or left_s() <= 0:
+        if not self._units or (claims is not None and claims.is_rough) or left_s() < LEAST_S:
             return
         members: dict[Pods, list[int]] = {}
         for gang, unit in self._units.items():
