@@ -153,12 +153,12 @@ def started(leaves: str) -> list[tuple[str, bool]]:
     return [(state.problem.nodes[place.node].name, place.now) for _, place in sorted(state.places.items())]
 
 
-def test_who_prefers_a_rack_waits_for_room_there() -> None:
+def test_what_prefers_a_rack_waits_for_room_there() -> None:
     """A better rack counts for more than an early start, and all of the gang start together."""
     assert sorted(started("n0")) == [("n0", False)] * 5 + [("n1", False)]
 
 
-def test_nobody_waits_for_room_of_a_rack_that_is_not_needed() -> None:
+def test_nothing_waits_for_room_of_a_rack_that_is_not_needed() -> None:
     assert sorted(started("n1")) == [("n0", True)] * 5 + [("n1", True)]
 
 
@@ -175,7 +175,7 @@ def test_what_was_placed_at_once_can_be_taken_back(snapshot: Snapshot) -> None:
 @pytest.mark.slow
 @given(snapshot=clusters())
 @settings(max_examples=150, deadline=None)
-def test_the_turns_foreseen_are_those_that_come_if_everybody_is_served(snapshot: Snapshot) -> None:
+def test_the_turns_foreseen_are_those_that_come_if_all_are_served(snapshot: Snapshot) -> None:
     state = State(build_problem(snapshot))
     gang_units = [
         AllocationUnits(gang, kept, state.problem.pod_shape)

@@ -187,7 +187,7 @@ def test_pods_of_several_shapes_are_not_counted() -> None:
     assert not counts.is_hopeless([0, 1], pod, 1)
 
 
-def test_who_is_bound_to_no_domain_is_not_counted() -> None:
+def test_what_is_bound_to_no_domain_is_not_counted() -> None:
     free = in_segments("free", [["00"]], topology=None)
     pool = VictimPool.of_running(a_state((1,), [free, in_segments("waits", [[""]])]))
     [pod] = asked_by_last(pool.state).pods

@@ -47,7 +47,7 @@ def test_a_gang_below_its_minimum_goes_whole() -> None:
     assert stage(plan, "gangs-broken") == 1
 
 
-def test_who_was_evicted_as_stale_is_not_brought_back() -> None:
+def test_what_was_evicted_as_stale_is_not_brought_back() -> None:
     snapshot = elastic_victim(need=4)
     elastic, new = snapshot.gangs
     short = Gang("ns", "e", "v", flat_gang(9), elastic.pods, last_start_s=500.0, stale_since_s=0.0)
@@ -71,7 +71,7 @@ def an_outcome_with_a_move(*, newcomer: bool) -> Outcome:
     return outcome
 
 
-def test_a_move_for_nobody_is_taken_back() -> None:
+def test_a_move_for_nothing_is_taken_back() -> None:
     outcome = an_outcome_with_a_move(newcomer=False)
     spare(outcome)
     assert not outcome.state.gone
@@ -85,7 +85,7 @@ def test_a_move_that_made_room_stays() -> None:
     assert len(outcome.state.places) == 2
 
 
-def test_who_was_evicted_for_a_move_stays_once_that_is_taken_back() -> None:
+def test_what_was_evicted_for_a_move_stays_once_that_is_taken_back() -> None:
     gangs = [a_gang(name, queue="v", gpus=3, on=node) for name, node in (("old", "large"), ("gone", "s"))]
     problem = build_problem(a_cluster([a_node(name, 3) for name in ("large", "s")], gangs, [a_queue("v", 9)]))
     outcome = Outcome(State(problem))

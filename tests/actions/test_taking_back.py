@@ -58,7 +58,7 @@ def test_but_not_from_a_gang_of_higher_priority_than_the_victims() -> None:
     assert not check_plan(snapshot, plan, actions=ACTIONS)
 
 
-def test_who_was_moved_first_and_evicted_later_is_charged_to_the_later_gang_alone() -> None:
+def test_what_was_moved_first_and_evicted_later_is_charged_to_the_later_gang_alone() -> None:
     """``one`` takes n0: one of two victims moves beside the old one, where ``two`` then evicts both."""
     old = replace(a_gang("old", queue="owners", gpus=2, on="n1", created_s=1.0), last_start_s=-9000.0)
     gangs = (

@@ -336,7 +336,7 @@ def test_no_room_can_be_made_where_that_is_said_to_be_hopeless(state: State, dat
 
 
 @pytest.mark.parametrize(("who", "says"), [((True, False), True), ((True, True), False)])
-def test_too_few_who_may_leave_are_hopeless(who: tuple[bool, bool], says: bool) -> None:
+def test_too_few_that_may_leave_are_hopeless(who: tuple[bool, bool], says: bool) -> None:
     pods = [Pod("ns", f"r{i}", (100, GIB, 0, 1), GpuRequest(1)) for i in range(2)]
     gangs = [
         Gang("ns", f"r{i}", "q", flat_gang(1), (replace(pod, status=PodStatus.RUNNING, node="n0", devices=(i,)),))
@@ -360,7 +360,7 @@ def cheapest(table: RoomTable, state: State) -> tuple[float, int] | None:
 @pytest.mark.slow
 @given(state=crowded_states(), action=st.sampled_from([Action.PREEMPT, Action.CONSOLIDATION]))
 @SPEED
-def test_who_was_made_to_leave_could_not_stay(state: State, action: Action) -> None:
+def test_what_was_made_to_leave_could_not_stay(state: State, action: Action) -> None:
     pool = VictimPool.of_running(state)
     allocation_unit = chunk_of_last(state)
     before = state.mark()

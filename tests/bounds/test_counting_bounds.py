@@ -109,7 +109,7 @@ def test_slots_of_one_size_serve_the_larger_ones_too() -> None:
     assert judged(a_problem([3, 3, 2], pods)) is None
 
 
-def test_who_runs_beside_counts_too() -> None:
+def test_what_runs_beside_counts_too() -> None:
     problem = a_problem([2, 2], many(3, GpuRequest(2)))
     assert judged(problem, first=2) is not None
     assert judged(a_problem([2, 2], many(2, GpuRequest(2))), first=1) is None

@@ -44,7 +44,7 @@ def test_no_more_leave_than_a_budget_allows() -> None:
     ]
 
 
-def test_who_moves_and_who_is_stale_counts_too() -> None:
+def test_what_moves_and_what_is_stale_counts_too() -> None:
     move = Move("ns/g-0", "ns/g", "n1", "n2")
     stale = evict("g", 2, "n2", reason="stale")
     assert texts(cluster(budget(2)), move, stale) == []
@@ -60,18 +60,18 @@ def test_who_moves_and_who_is_stale_counts_too() -> None:
         ({"selector": (Requirement("app", "NotIn", ("x",)),)}, False),
     ],
 )
-def test_a_budget_counts_whom_it_matches_in_its_namespace(fields: dict[str, Any], is_counted: bool) -> None:
+def test_a_budget_counts_what_it_matches_in_its_namespace(fields: dict[str, Any], is_counted: bool) -> None:
     assert len(texts(cluster(budget(0, **fields)), evict("g", 0, "n1"))) == is_counted
 
 
-def test_who_is_not_ready_goes_free_where_the_budget_says_so() -> None:
+def test_what_is_not_ready_goes_free_where_the_budget_says_so() -> None:
     leaving = evict("g", 0, "n1")
     assert texts(cluster(budget(0, spares_unready=True), ready=False), leaving) == []
     assert len(texts(cluster(budget(0, spares_unready=True)), leaving)) == 1
     assert len(texts(cluster(budget(0), ready=False), leaving)) == 1
 
 
-def test_whom_two_budgets_match_never_leaves() -> None:
+def test_what_two_budgets_match_never_leaves() -> None:
     both = budget(9, spares_unready=True), budget(9, name="c", selector=())
     (text,) = texts(cluster(*both, ready=False), evict("g", 0, "n1"))
     assert text == "pod ns/g-0: leaves, though several disruption budgets match it (ns/b, ns/c)"
@@ -83,7 +83,7 @@ def test_whose_eviction_was_refused_lately_stays() -> None:
     assert texts(here, evict("g", 1, "n1")) == ["pod ns/g-1: leaves, though its eviction was refused lately"]
 
 
-def test_who_has_not_begun_to_run_leaves_freely() -> None:
+def test_what_has_not_begun_to_run_leaves_freely() -> None:
     here = cluster(budget(0), refused=["ns/g-0"])
     bound = replace(here.gangs[0], pods=tuple(replace(p, status=PodStatus.BOUND) for p in here.gangs[0].pods))
     assert texts(replace(here, gangs=(bound,)), evict("g", 0, "n1")) == []

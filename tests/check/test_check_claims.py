@@ -105,7 +105,7 @@ def test_a_claim_that_has_devices_keeps_them() -> None:
     assert "names others" in texts(snapshot, with_devices(plan, 0, "small-1"))
 
 
-def test_devices_that_somebody_holds_are_not_given_away() -> None:
+def test_devices_that_a_pod_holds_are_not_given_away() -> None:
     runs = {"name": "r", "pods": [{"claims": ["c"], "status": "Running", "node": "n0"}]}
     snapshot = a_cluster(runs, TWO, claims=(held("big-0"),))
     plan = a_plan(snapshot)

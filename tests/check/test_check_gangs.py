@@ -168,6 +168,6 @@ def test_each_podset_has_a_domain_of_its_own() -> None:
     assert broken(racks(one), plan(*good[:3], replace(good[3], node="r11"))) == ["topology"]
 
 
-def test_a_topology_that_does_not_exist_admits_nobody() -> None:
+def test_a_topology_that_does_not_exist_admits_no_pod() -> None:
     one = a_gang("g", pods=1, root=flat_gang(1, TopologyConstraint("nowhere", required="rack")))
     assert broken(racks(one), plan(bind("g", 0, "r10", 0))) == ["topology"]

@@ -50,7 +50,7 @@ def test_a_row_among_known_pods_is_fine() -> None:
     assert texts(cluster(), bind("row", 0, 1)) == ""
 
 
-def test_no_row_beside_who_stays_with_unknown_gpus() -> None:
+def test_no_row_beside_what_stays_with_unknown_gpus() -> None:
     assert "nobody knows which default/r-0 holds, who stays" in texts(cluster(runs("r")), bind("row", 6, 7))
     assert texts(cluster(runs("r")), bind("one", 7)) == ""
     assert texts(cluster(runs("r", node="n1")), bind("row", 6, 7)) == ""
@@ -75,7 +75,7 @@ def test_whose_gpus_are_unknown_leaves_and_the_row_waits() -> None:
     assert texts(going, bind("row", 6, 7, waits=True)) == ""
 
 
-def test_nobody_starts_among_them_beside_a_row() -> None:
+def test_nothing_starts_among_them_beside_a_row() -> None:
     row, one = bind("row", 6, 7, waits=True), bind("one", 5)
     snapshot = cluster(runs("r"))
     assert "default/one-0 starts while default/r-0 still holds" in texts(snapshot, row, one, evictions=evicted("r"))
@@ -84,7 +84,7 @@ def test_nobody_starts_among_them_beside_a_row() -> None:
     assert texts(known, row, one, evictions=evicted("r")) == ""
 
 
-def test_no_row_where_gpus_failed_and_nobody_says_which() -> None:
+def test_no_row_where_gpus_failed_and_nothing_says_which() -> None:
     snapshot = cluster(allocatableGpus=7)
     assert "may not be had, nobody says which" in texts(snapshot, bind("row", 0, 1))
     assert texts(snapshot, bind("one", 0)) == ""

@@ -63,7 +63,7 @@ def coming(target: str) -> Bind:
     ],
     ids=["other's", "own", "other rack", "comes outside", "was outside", "no label"],
 )
-def test_who_leaves_a_rack_for_another_tenant_had_to(
+def test_what_leaves_a_rack_for_another_tenant_had_to(
     newcomer: Any, target: str, victim: Any, at: str, could_stay: bool
 ) -> None:
     nodes = [racked("n0", "r0"), racked("n1", "r0"), racked("n2", "r1"), racked("n3")]
@@ -82,7 +82,7 @@ def test_a_victim_without_gpus_disturbs_no_tenant() -> None:
     assert list(needless(here, plan(coming("n0"), evictions=(evict("v", 0, "n0", "g"),)))) == ["ns/v"]
 
 
-def test_who_moves_out_for_another_tenant_had_to() -> None:
+def test_what_moves_out_for_another_tenant_had_to() -> None:
     nodes, moved = [racked("n0", "r0"), racked("n1", "r1")], a_gang("v", on=["n0"], each=X)
     one = plan(bind("g", 0, "n0", 0, action=Action.CONSOLIDATION, nominated=True), moves=(a_move("v", "n0", "n1"),))
     for newcomer, told in ((Y, []), (X, ["ns/v"])):
@@ -108,20 +108,20 @@ AWAY = (evict("v", 0, "n0", "g"),)
 
 
 @pytest.mark.parametrize(("number", "could_stay"), [(0, True), (1, True), (2, True), (3, False), (9, False)])
-def test_who_leaves_a_node_that_takes_the_place_of_a_spare_had_to(number: int, could_stay: bool) -> None:
+def test_what_leaves_a_node_that_takes_the_place_of_a_spare_had_to(number: int, could_stay: bool) -> None:
     """Of four nodes three are free; ``g`` takes one of them."""
     topology = spares(number) if number else replace(TENANTS, one_tenant=None)
     found = needless(kept(topology, VICTIM), plan(coming("n1"), evictions=AWAY))
     assert (list(found) == ["ns/v"]) is could_stay
 
 
-def test_who_comes_to_a_spare_by_right_needs_nobody_gone() -> None:
+def test_what_comes_to_a_spare_by_right_needs_nothing_gone() -> None:
     one = plan(coming("n1"), evictions=AWAY)
     assert not needless(kept(spares(3), VICTIM), one)
     assert list(needless(kept(spares(3), VICTIM, may_use_spares=True), one)) == ["ns/v"]
 
 
-def test_who_leaves_a_node_that_stays_in_use_gives_no_spare() -> None:
+def test_what_leaves_a_node_that_stays_in_use_gives_no_spare() -> None:
     other = a_gang("u", on=["n0"])
     one = plan(coming("n0"), evictions=AWAY)
     here = kept(spares(3), VICTIM, other)

@@ -122,7 +122,7 @@ def test_a_nominated_bind_may_use_what_is_being_released() -> None:
     assert broken(releasing(PodStatus.RELEASING), plan(bind("g", 0, "n1", 0, nominated=True))) == []
 
 
-def test_nobody_may_use_what_a_stuck_pod_holds() -> None:
+def test_nothing_may_use_what_a_stuck_pod_holds() -> None:
     found = broken(releasing(PodStatus.STUCK_IN_RELEASING), plan(bind("g", 0, "n1", 0, nominated=True)))
     assert set(found) == {"capacity", "devices"}
 

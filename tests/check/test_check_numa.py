@@ -92,7 +92,7 @@ def test_one_pod(node: Node, pod: Pod, zones: tuple[ZoneShare, ...], holds: bool
     assert judged(node, [pod], bound(*zones)) == (set() if holds else {"numa"})
 
 
-def test_devices_are_aligned_for_everybody() -> None:
+def test_devices_are_aligned_for_every_pod() -> None:
     pod = replace(a_pod(cores=9, gpus=2), guaranteed=False)
     assert judged(a_node(), [pod], bound(share(0, gpus=2), gpus=2)) == set()
     assert judged(a_node(), [pod], bound(share(0, gpus=1), share(1, gpus=1), gpus=2)) == {"numa"}
@@ -136,7 +136,7 @@ def test_a_zone_is_not_given_twice() -> None:
     assert judged(a_node(), [tenant, a_pod()], bound(share(1, 3))) == set()
 
 
-def test_who_is_leaving_holds_its_zone_still() -> None:
+def test_what_is_leaving_holds_its_zone_still() -> None:
     tenant = replace(running(a_pod("t"), share(0, 3)), status=PodStatus.RELEASING)
     assert judged(a_node(), [tenant, a_pod()], bound(share(0, 3))) == {"numa"}
     assert judged(a_node(), [tenant, a_pod()], bound(share(0, 3), nominated=True)) == set()

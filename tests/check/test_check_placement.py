@@ -77,7 +77,7 @@ def test_predicates_hold_for_moves_too() -> None:
 
 
 @pytest.mark.parametrize(("target", "rules"), [("n3", []), ("n2", ["predicates"])])
-def test_new_pods_keep_away_from_whom_they_shun(target: str, rules: list[str]) -> None:
+def test_new_pods_keep_away_from_those_that_they_forbid(target: str, rules: list[str]) -> None:
     here = zones(web("g", anti_affinity=(NEAR,)), web("r", on=["n1"]))
     assert broken(here, plan(bind("g", 0, target))) == rules
 

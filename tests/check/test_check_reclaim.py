@@ -51,7 +51,7 @@ def test_a_queue_takes_back_its_fair_share() -> None:
     assert broken(here, plan(reclaim(0, 1), evictions=evictions)) == []
 
 
-def test_nobody_reclaims_beyond_its_fair_share() -> None:
+def test_nothing_reclaims_beyond_its_fair_share() -> None:
     here = snapshot([a_node("n1", 4)], [a_gang("g", gpus=3, queue="a"), *singles("b", *FULL)])
     evictions = tuple(evict(f"b{i}", 0, "n1", "g") for i in range(3))
     found = check_plan(here, plan(reclaim(0, 1, 2), evictions=evictions))

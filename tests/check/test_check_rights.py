@@ -125,7 +125,7 @@ def test_a_gang_that_never_preempts_has_no_victims() -> None:
     assert preemption(a_gang("v", on=["n1"], priority=10, queue="a"), never_preempts=True) == ["priority"]
 
 
-def test_a_gang_within_its_delay_disturbs_nobody() -> None:
+def test_a_gang_within_its_delay_disturbs_nothing() -> None:
     victim = a_gang("v", on=["n1"], priority=10, queue="a")
     assert preemption(victim, created_s=990.0, preemption_delay_s=60.0) == ["delay"]
     assert preemption(victim, created_s=900.0, preemption_delay_s=60.0) == []
@@ -237,7 +237,7 @@ def test_non_preemptible_gangs_are_not_moved() -> None:
     assert broken(fixed, one_move()) == ["moves"]
 
 
-def test_nobody_is_moved_for_a_non_preemptible_gang() -> None:
+def test_nothing_is_moved_for_a_non_preemptible_gang() -> None:
     here = consolidation()
     fixed = replace(here, gangs=tuple(replace(one, preemptible=one.name != "g") for one in here.gangs))
     assert broken(fixed, one_move()) == ["moves"]
@@ -248,12 +248,12 @@ def test_only_so_many_gangs_are_moved_for_one() -> None:
     assert broken(consolidation(max_consolidation_gangs=0), one_move()) == ["moves"]
 
 
-def test_consolidation_evicts_nobody() -> None:
+def test_consolidation_evicts_no_pod() -> None:
     evicting = one_move(moves=(), evictions=(evict("r", 0, "n1", "g", reason="reclaim"),))
     assert broken(consolidation(), evicting) == ["moves"]
 
 
-def test_gangs_admitted_by_allocate_move_nobody() -> None:
+def test_gangs_admitted_by_allocate_move_no_pod() -> None:
     allocated = one_move(
         binds=(waiting("g", 0, "n1", 0, 1, action=Action.ALLOCATE),), admitted=(("ns/g", Action.ALLOCATE),)
     )
@@ -276,7 +276,7 @@ def test_a_shared_gpu_may_be_left_for_another_of_the_same_node() -> None:
     assert broken(here, plan(entry, moves=(stayed,))) == ["form"]
 
 
-def test_a_move_that_nobody_needs_is_needless() -> None:
+def test_a_move_that_nothing_needs_is_needless() -> None:
     here = consolidation()
     roomy = replace(here, nodes=(a_node("n1", 3), a_node("n2", 2)))
     assert broken(roomy, one_move()) == ["needless"]
@@ -290,7 +290,7 @@ def test_every_gang_that_gets_pods_is_listed_as_admitted() -> None:
     assert broken(here, replace(good, admitted=(("ns/g", Action.RECLAIM),))) == ["order"]
 
 
-def test_a_rung_that_the_model_does_not_climb_admits_nobody() -> None:
+def test_a_rung_that_the_model_does_not_climb_admits_no_pod() -> None:
     violations = check_plan(consolidation(), one_move(), actions=(Action.ALLOCATE,))
     assert [violation.rule for violation in violations] == ["order"]
 
@@ -334,7 +334,7 @@ def test_a_gang_with_succeeded_pods_is_not_stale() -> None:
     assert broken(here, Plan(evictions=(evict("v", 0, "n1", reason="stale"),))) == ["stale"]
 
 
-def test_a_stale_gang_goes_whole_and_for_nobody() -> None:
+def test_a_stale_gang_goes_whole_and_for_no_other() -> None:
     one = a_gang("v", pods=3, on=["n1", "n1"], stale_since_s=900.0, queue="a")
     here = a_cluster([a_node("n1", 2)], [one])
     half = Plan(evictions=(evict("v", 0, "n1", reason="stale"),))

@@ -45,7 +45,7 @@ def why(plan: Plan) -> str:
 
 
 @pytest.mark.parametrize("model", ["greedy-only", "deterministic"])
-def test_who_can_take_less_leaves_what_only_others_can_take(cluster: Cluster, planned: Planned, model: str) -> None:
+def test_what_can_take_less_leaves_what_only_others_can_take(cluster: Cluster, planned: Planned, model: str) -> None:
     gangs = [{"name": "a", "pods": pods("any")}, {"name": "b", "pods": pods("big")}]
     plan = planned(cluster(gangs), model)
     assert given_devices(plan) == {"a-0": ["small-0"], "b-0": ["big-0"]}
@@ -170,7 +170,7 @@ def test_only_the_victim_that_holds_a_matching_device_goes(cluster: Cluster, pla
     assert plan.binds[0].nominated
 
 
-def test_a_claim_nobody_holds_any_more_keeps_its_devices(cluster: Cluster, planned: Planned) -> None:
+def test_a_claim_that_no_pod_holds_any_more_keeps_its_devices(cluster: Cluster, planned: Planned) -> None:
     allocated = claim("c", allocation=held("small-0"), reservedFor=["a-pod-elsewhere"])
     plan = planned(cluster([{"name": "a", "pods": pods("any", 2)}], resourceClaims=[allocated]))
     assert not plan.binds
@@ -261,7 +261,7 @@ def test_what_was_put_on_top_is_taken_off_again(cluster: Cluster) -> None:
     assert snapshot_from_native(native_from_snapshot(snapshot)) == snapshot
 
 
-def test_where_nobody_claims_anything_gangs_are_the_very_same(cluster: Cluster) -> None:
+def test_without_claims_gangs_are_the_very_same(cluster: Cluster) -> None:
     bare = raised(cluster([{"name": "a"}, {"name": "b"}]))
     lowered = lower(bare)
     assert all(one is other for one, other in zip(lowered.gangs, bare.gangs, strict=True))

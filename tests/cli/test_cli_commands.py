@@ -60,7 +60,7 @@ def run(*arguments: object) -> Result:
     return CliRunner().invoke(app, [str(argument) for argument in arguments], env=wide)
 
 
-def test_solve_says_what_binds_what_is_evicted_for_whom_and_what_waits(case: Path) -> None:
+def test_solve_says_what_binds_what_is_evicted_for_which_gang_and_what_waits(case: Path) -> None:
     done = run("solve", case, *GREEDY)
     assert done.exit_code == 0
     for words in (
@@ -179,7 +179,7 @@ def test_explain_without_a_gang_explains_all_that_are_pending(case: Path, tmp_pa
     assert [document["gang"] for document in documents] == ["ns/huge"]
 
 
-def test_explain_of_a_victim_says_for_whom(case: Path) -> None:
+def test_explain_of_a_victim_says_for_which_gang(case: Path) -> None:
     plan = json.loads(run("solve", case, *GREEDY, "--json").stdout)
     done = run("explain", case, plan["evictions"][0]["gang"], *GREEDY)
     assert "evicted in queue rich" in done.stdout
@@ -387,7 +387,7 @@ def test_a_bug_is_exit_code_3_and_shows_its_traceback_only_on_demand(
     assert isinstance(run("solve", case, *GREEDY, "--quiet").exception, ZeroDivisionError)
 
 
-def test_names_with_control_characters_and_markup_reach_nobody_raw(case: Path) -> None:
+def test_names_with_control_characters_and_markup_reach_nothing_raw(case: Path) -> None:
     case.write_text(case.read_text().replace("huge", "h\\u001b[31m[bold]"))
     done = run("solve", case, *GREEDY, "--quiet")
     assert done.exit_code in (0, 2)

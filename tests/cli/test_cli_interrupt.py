@@ -28,7 +28,7 @@ def ended(hang: str, limit_s: float) -> tuple[int, str, float]:
     return process.returncode, said, time.monotonic() - began_s
 
 
-def test_a_lock_that_nobody_opens_does_not_keep_it() -> None:
+def test_a_lock_that_nothing_opens_does_not_keep_it() -> None:
     code, said, _ = ended("while True: threading.Lock().acquire(); lock = threading.Event(); lock.wait()", 0.5)
     assert code == 1
     assert "most recent call first" in said, "what hung is told"

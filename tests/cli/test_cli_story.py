@@ -23,7 +23,7 @@ def test_a_quiet_cycle_says_nothing() -> None:
     assert told(Story()) == []
 
 
-def test_who_begins_where() -> None:
+def test_what_begins_where() -> None:
     gang = f"demo/pg-train-{UID}"
     binds = tuple(Bind(f"demo/p-{index}", gang, f"n-{index % 5}") for index in range(6))
     lines = told(Story(), binds=binds, admitted=((gang, Action.ALLOCATE),))
@@ -33,7 +33,7 @@ def test_who_begins_where() -> None:
     ]
 
 
-def test_who_leaves_and_who_moves_for_whom() -> None:
+def test_what_leaves_and_what_moves_for_which_gang() -> None:
     gone = Eviction("demo/v-0", "demo/victim", "a", "reclaim", helps=("demo/wants",))
     moved = Move("demo/m-0", "demo/mover", "a", "b", helps=("demo/wants",))
     lines = told(Story(), evictions=(gone,), moves=(moved,))
@@ -44,7 +44,7 @@ def test_who_leaves_and_who_moves_for_whom() -> None:
     ]
 
 
-def test_who_waits_is_told_once_and_again_when_the_reason_changes() -> None:
+def test_what_waits_is_told_once_and_again_when_the_reason_changes() -> None:
     story = Story()
     lines = told(story, pending=(pending("q quota has reached the limit. More."),))
     assert lines == ["cycle 7, 123 ms: 1 gang waits", "  wants waits (proven): q quota has reached the limit"]

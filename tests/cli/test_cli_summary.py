@@ -67,7 +67,7 @@ def test_a_long_plan_is_told_by_queue_and_in_full_on_demand() -> None:
     assert "ns/g099" in summary(plan, full=True)
 
 
-def test_long_lists_of_victims_join_those_whom_they_help() -> None:
+def test_long_lists_of_victims_join_the_gangs_that_they_help() -> None:
     evictions = tuple(Eviction(f"ns/g{i:03}-0", f"ns/g{i:03}", "n", "reclaim", (f"ns/t{i % 6}",)) for i in range(100))
     text = summary(Plan(evictions=evictions))
     assert "50 gangs of queue-b    50  n x50  reclaim  ns/t0, ns/t2, ns/t4" in text

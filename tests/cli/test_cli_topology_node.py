@@ -54,7 +54,7 @@ def cube(tmp_path: Path) -> Path:
     return write(tmp_path, [{"name": "n0", "gpus": 8, "gpuTopology": "dgx1-v100-8"}], pods)
 
 
-def test_who_holds_which_and_what_limits_them(cube: Path) -> None:
+def test_what_holds_which_and_what_limits_them(cube: Path) -> None:
     found = board(cube, "n0")
     assert found["free"] == [4, 5, 7]
     assert found["links"]["kinds"][0][:4] == ["X", "NV1", "NV1", "NV2"]
@@ -89,7 +89,7 @@ def test_a_plan_shows_its_sets(cube: Path, tmp_path: Path) -> None:
     assert (entry["link"]["kind"], entry["link"]["gbPerS"]) == (bind["link"]["kind"], bind["link"]["gbPerS"])
 
 
-def test_who_leaves_by_a_plan_is_not_there_any_more(tmp_path: Path) -> None:
+def test_what_leaves_by_a_plan_is_not_there_any_more(tmp_path: Path) -> None:
     pods = {"goes": here("n0", 8, devices=list(range(8))), "comes": {"gpus": 8}}
     queues = [{"name": "lent", "quota": 0}, {"name": "own", "quota": 8}]
     file = write(tmp_path, [{"name": "n0", "gpus": 8, "gpuTopology": "dgx1-v100-8"}], pods, queues=queues)

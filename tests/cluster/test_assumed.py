@@ -37,7 +37,7 @@ def test_an_eviction_counts_until_the_pod_is_being_deleted() -> None:
     assert len(assumed) == 0
 
 
-def test_who_leaves_has_its_place_until_it_is_gone() -> None:
+def test_what_leaves_has_its_place_until_it_is_gone() -> None:
     assumed = Assumed()
     assumed.bound("n/p", "u", "n1", 0.0, groups=("g",))
     assumed.leaves("n/p", "u", 1.0, certain=True)
@@ -52,7 +52,7 @@ def test_who_leaves_has_its_place_until_it_is_gone() -> None:
     assert len(assumed) == 0
 
 
-def test_who_does_not_leave_has_its_place_all_the_same() -> None:
+def test_what_does_not_leave_has_its_place_all_the_same() -> None:
     assumed = Assumed()
     assumed.bound("n/p", "u", "n1", 0.0, groups=("g",), annotations=(("a", "1"),))
     assumed.leaves("n/p", "u", 1.0, certain=True)
@@ -66,7 +66,7 @@ def test_who_does_not_leave_has_its_place_all_the_same() -> None:
     assert seen["metadata"]["annotations"] == {"a": "1"}
 
 
-def test_who_is_not_seen_to_leave_has_its_place_all_the_same() -> None:
+def test_what_is_not_seen_to_leave_has_its_place_all_the_same() -> None:
     assumed = Assumed()
     assumed.bound("n/p", "u", "n1", 0.0)
     assumed.leaves("n/p", "u", 1.0)
@@ -107,7 +107,7 @@ def test_a_bind_counts_however_long_the_watch_is_silent() -> None:
     assert assumed.expired == 0
 
 
-def test_what_nobody_knows_is_not_believed_for_ever() -> None:
+def test_what_is_not_known_is_not_believed_for_ever() -> None:
     assumed = Assumed()
     assumed.bound("n/p", "u", "n1", 0.0)
     assumed.doubted("n/p", "u", 20.0)
@@ -118,7 +118,7 @@ def test_what_nobody_knows_is_not_believed_for_ever() -> None:
     assert assumed.expired == 1
 
 
-def test_an_eviction_that_nobody_shows_is_not_believed_for_ever() -> None:
+def test_an_eviction_that_nothing_shows_is_not_believed_for_ever() -> None:
     assumed = Assumed()
     assumed.leaves("n/p", "u", 0.0)
     assert "deletionTimestamp" in assumed.overlay([pod()], LONGEST_S)[0]["metadata"]
@@ -126,7 +126,7 @@ def test_an_eviction_that_nobody_shows_is_not_believed_for_ever() -> None:
 
 
 @pytest.mark.parametrize("older", [[], [pod(uid="the one before")]])
-def test_who_looked_earlier_refutes_nothing(older: list[dict[str, Any]]) -> None:
+def test_what_looked_earlier_refutes_nothing(older: list[dict[str, Any]]) -> None:
     assumed = Assumed()
     assumed.bound("n/p", "u", "n1", 2.0)
     assert assumed.overlay(older, 1.0) == tuple(older), "the pod was not there yet"

@@ -145,7 +145,7 @@ def test_a_pod_made_anew_under_its_name_is_not_the_one() -> None:
     assert bench.nodes()[3] == ""
 
 
-def test_nobody_is_bound_to_a_node_that_went() -> None:
+def test_nothing_is_bound_to_a_node_that_went() -> None:
     bench = Bench()
     bench.binder.has_node = lambda name: name != "node3"
     outcome = bench.run()
@@ -178,7 +178,7 @@ def test_one_that_fails_for_good_releases_the_rest() -> None:
     assert "Forbidden" in {placement.name: why for placement, why in outcome.failed}["p3"]
 
 
-def test_who_is_released_has_its_place_until_it_is_gone(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_released_has_its_place_until_it_is_gone(monkeypatch: pytest.MonkeyPatch) -> None:
     """The watch has shown neither the bindings nor the deletions, and pods have their grace."""
     bench = Bench()
     waiting, delete, during = bench.api.page(PODS).items, bench.api.delete, list[list[str]]()
@@ -215,7 +215,7 @@ def test_a_pod_bound_elsewhere_is_left_there() -> None:
     assert bench.leaving() == ["p1", "p2", "p3"]
 
 
-def test_who_does_not_lead_writes_nothing() -> None:
+def test_a_replica_that_does_not_lead_writes_nothing() -> None:
     bench = Bench()
     bench.leads = False
     outcome = bench.run()
@@ -223,7 +223,7 @@ def test_who_does_not_lead_writes_nothing() -> None:
     assert bench.api.binds == 0
 
 
-def test_who_stops_leading_in_the_middle_releases_nothing() -> None:
+def test_a_replica_that_stops_leading_in_the_middle_releases_nothing() -> None:
     bench = Bench()
 
     def stop(_: str) -> None:
@@ -284,7 +284,7 @@ def test_what_the_server_would_not_take_back_is_taken_back_later() -> None:
     assert len(bench.slept) == 2
 
 
-def test_what_nobody_can_take_back_holds_up_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_cannot_be_taken_back_holds_up_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
     class Refusing(Step):
         def undo(self, placement: Placement) -> None:
             raise ApiError(503 if placement.name == "p1" else 403, "no")
@@ -368,7 +368,7 @@ def test_a_place_is_kept_however_long_it_takes_to_be_seen() -> None:
     assert [pod["spec"].get("nodeName") for pod in seen] == bench.nodes(), "a watch may be silent for minutes"
 
 
-def test_a_place_is_kept_while_nobody_knows_whether_its_pod_was_bound(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_place_is_kept_while_it_is_not_known_whether_its_pod_was_bound(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(trying, "TRY_S", 0.0)
     step = Step()
     bench = Bench(step)
@@ -390,7 +390,7 @@ def test_a_place_is_kept_while_nobody_knows_whether_its_pod_was_bound(monkeypatc
 
 
 @pytest.mark.parametrize("is_gone", [True, False])
-def test_who_was_not_bound_by_a_server_that_fails_gives_back_what_was_prepared(
+def test_what_was_not_bound_by_a_server_that_fails_gives_back_what_was_prepared(
     monkeypatch: pytest.MonkeyPatch, is_gone: bool
 ) -> None:
     monkeypatch.setattr(trying, "TRY_S", 0.0)
@@ -408,7 +408,9 @@ def test_who_was_not_bound_by_a_server_that_fails_gives_back_what_was_prepared(
     assert len(bench.assumed) == 3
 
 
-def test_who_stops_leading_while_nobody_knows_leaves_it_to_the_next(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_replica_that_stops_leading_while_it_is_not_known_leaves_it_to_the_next(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(trying, "TRY_S", 0.0)
     step = Step()
     bench = Bench(step)
@@ -464,7 +466,7 @@ def test_gangs_that_wait_for_others_do_not_hold_up_the_rest() -> None:
     assert bench.nodes() == ["node0", "node1", "", ""]
 
 
-def test_who_stops_leading_takes_nothing_back() -> None:
+def test_a_replica_that_stops_leading_takes_nothing_back() -> None:
     class Deposed(Step):
         def prepare(self, placement: Placement) -> None:
             bench.leads = False
@@ -491,7 +493,7 @@ class Held(MemoryApi):
 
 
 @pytest.mark.parametrize("threads", [1, 2, 3])
-def test_a_pool_that_is_shut_down_keeps_nobody_waiting(threads: int) -> None:
+def test_a_pool_that_is_shut_down_keeps_nothing_waiting(threads: int) -> None:
     """Futures that a shutdown cancels notify no waiter: threads waited for them for ever."""
     api, leads = Held(), [True]
     placements = []

@@ -292,7 +292,7 @@ def test_a_watch_that_is_behind_is_no_deletion(monkeypatch: pytest.MonkeyPatch) 
     assert len(asked) == 4, "now and then"
 
 
-def test_who_stops_leading_takes_nothing_back() -> None:
+def test_a_replica_that_stops_leading_takes_nothing_back() -> None:
     bench = Bench()
 
     def stop(_: Object) -> None:

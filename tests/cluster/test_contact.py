@@ -42,7 +42,7 @@ def test_a_refusal_is_an_answer(status: int) -> None:
 
 
 @pytest.mark.parametrize(("seconds", "told"), [(0.5, []), (DEAD_S, ["back"]), (100.0, ["back"])])
-def test_who_was_silent_for_long_may_have_forgotten_connections(seconds: float, told: list[str]) -> None:
+def test_what_was_silent_for_long_may_have_forgotten_connections(seconds: float, told: list[str]) -> None:
     clock, heard = Clock(), list[str]()
     contact = Contact(clock)
     contact.on_return = lambda: heard.append("back")

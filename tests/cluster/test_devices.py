@@ -148,7 +148,7 @@ class Busy(MemoryApi):
         return super().patch(resource, namespace, name, body, **words)
 
 
-def test_who_writes_at_the_same_time_is_not_overwritten() -> None:
+def test_what_writes_at_the_same_time_is_not_overwritten() -> None:
     bench = Bench(Busy())
     bench.devices.prepare(bench.user())
     assert bench.given() == ["gpu-0"]

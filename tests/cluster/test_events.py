@@ -32,7 +32,7 @@ class World:
         return {item["message"]: item["count"] for item in self.api.page(EVENTS).items}
 
 
-def test_an_event_says_who_what_and_when() -> None:
+def test_an_event_says_by_what_why_and_when() -> None:
     world = World()
     world.tell()
     world.after()

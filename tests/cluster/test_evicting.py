@@ -76,7 +76,7 @@ def test_a_pod_leaves_and_counts_as_leaving() -> None:
     assert len(assumed) == 1
 
 
-def test_who_is_refused_counts_as_leaving_no_longer() -> None:
+def test_what_is_refused_counts_as_leaving_no_longer() -> None:
     api, assumed, runner, told = Noting(refused="eviction"), Assumed(), Later(), list[tuple[Departed, ...]]()
     departures = [departure(name, uid=running(api, name)) for name in "pq"]
     Evictor(api, assumed, lambda: True).submit(departures, runner, told.append)
@@ -88,7 +88,7 @@ def test_who_is_refused_counts_as_leaving_no_longer() -> None:
     assert [outcome.departure.name for outcome in told[0]] == ["p", "q"]
 
 
-def test_who_is_refused_has_the_place_that_no_watch_has_shown_yet() -> None:
+def test_what_is_refused_has_the_place_that_no_watch_has_shown_yet() -> None:
     api, assumed, runner = Noting(refused="eviction"), Assumed(), Later()
     uid = running(api, "p")
     assumed.bound("n/p", uid, "n1", 0.0)
@@ -207,7 +207,7 @@ def test_an_answer_that_got_lost_is_no_refusal(status: int, grace_s: int) -> Non
 
 
 @pytest.mark.parametrize("is_away", [True, False])
-def test_who_stays_after_an_answer_that_got_lost_was_refused(monkeypatch: pytest.MonkeyPatch, is_away: bool) -> None:
+def test_what_stays_after_an_answer_that_got_lost_was_refused(monkeypatch: pytest.MonkeyPatch, is_away: bool) -> None:
     """As far as can be seen: where nobody answers, too, it is decided anew."""
     api = Noting(refused="eviction")
 
@@ -221,7 +221,7 @@ def test_who_stays_after_an_answer_that_got_lost_was_refused(monkeypatch: pytest
     assert evictor.protected(0.0) == {"n/p"}
 
 
-def test_refusals_of_pods_that_nobody_asks_for_any_more_are_forgotten() -> None:
+def test_refusals_of_pods_that_nothing_asks_for_any_more_are_forgotten() -> None:
     api, clock = Noting(refused="eviction"), Clock()
     evictor = Evictor(api, Assumed(), lambda: True, clock=clock)
     for name in ("p", "q"):
@@ -239,12 +239,12 @@ def test_a_pod_is_told_why_before_it_is_evicted() -> None:
     assert api.notes[1:3] == ["DisruptionTarget True: reclaim: for the better", "eviction"]
 
 
-def test_a_move_says_where_to_and_for_whom() -> None:
+def test_a_move_says_where_to_and_for_which_gang() -> None:
     moved = replace(departure("p", helps=("n/h", "n/i")), rule="consolidation", message="room", target="n2")
     assert moved.cause == "consolidation: room; it goes to n2 for n/h, n/i"
 
 
-def test_where_the_cause_cannot_be_written_nobody_is_evicted() -> None:
+def test_where_the_cause_cannot_be_written_nothing_is_evicted() -> None:
     api = Noting(refused="DisruptionTarget True: reclaim: ")
     uid = running(api, "p")
     assert "Broken" in Evictor(api, Assumed(), lambda: True).evict(departure("p", uid=uid)).refused
@@ -252,7 +252,7 @@ def test_where_the_cause_cannot_be_written_nobody_is_evicted() -> None:
     assert "deletionTimestamp" not in api.get(PODS, "n", "p")["metadata"]
 
 
-def test_who_is_refused_hears_that_he_stays() -> None:
+def test_a_pod_that_is_refused_is_told_that_it_stays() -> None:
     api = Noting(refused="eviction")
     uid = running(api, "p")
     Evictor(api, Assumed(), lambda: True).evict(departure("p", uid=uid))
@@ -260,7 +260,7 @@ def test_who_is_refused_hears_that_he_stays() -> None:
     assert (condition["status"], condition["reason"]) == ("False", "EvictionRefused")
 
 
-def test_who_stops_leading_between_the_cause_and_the_eviction_does_not_evict() -> None:
+def test_a_replica_that_stops_leading_between_the_cause_and_the_eviction_does_not_evict() -> None:
     api, leads = Noting(), [False, True]
     uid = running(api, "p")
     assert "leads" in Evictor(api, Assumed(), leads.pop).evict(departure("p", uid=uid)).refused
@@ -276,7 +276,7 @@ def test_another_pod_of_that_name_is_not_evicted() -> None:
     assert "deletionTimestamp" not in api.get(PODS, "n", "p")["metadata"]
 
 
-def test_who_does_not_lead_evicts_nobody() -> None:
+def test_a_replica_that_does_not_lead_evicts_no_pod() -> None:
     api = MemoryApi()
     uid = running(api, "p")
     assert "leads" in Evictor(api, Assumed(), lambda: False).evict(departure("p", uid=uid)).refused
@@ -309,7 +309,7 @@ def test_rates_are_kept_by_whole_groups(rates: Rates, going: str) -> None:
     assert len(may) + len(must_wait) == len(wanted)
 
 
-def test_who_stops_leading_while_the_server_is_asked_notes_no_refusal() -> None:
+def test_a_replica_that_stops_leading_while_the_server_is_asked_notes_no_refusal() -> None:
     """The fence of the connection closes between our look at it and the request."""
     api = Noting()
     uid = running(api, "p")

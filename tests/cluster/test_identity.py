@@ -33,7 +33,7 @@ def living(folder: Path) -> Iterator[tuple[str, "subprocess.Popen[str]"]]:
         process.communicate()
 
 
-def test_who_was_killed_is_followed_under_its_name(tmp_path: Path) -> None:
+def test_what_was_killed_is_followed_under_its_name(tmp_path: Path) -> None:
     with living(tmp_path) as (first, process):
         process.kill()
         process.wait()
@@ -41,7 +41,7 @@ def test_who_was_killed_is_followed_under_its_name(tmp_path: Path) -> None:
             assert second == first
 
 
-def test_who_hangs_is_alive(tmp_path: Path) -> None:
+def test_what_hangs_is_alive(tmp_path: Path) -> None:
     with living(tmp_path) as (first, process):
         process.send_signal(signal.SIGSTOP)
         with living(tmp_path) as (second, _):

@@ -93,7 +93,7 @@ def test_a_paused_leader_finds_itself_deposed() -> None:
     assert not first.attempt()
 
 
-def test_a_renewal_of_its_own_that_arrives_late_deposes_nobody() -> None:
+def test_a_renewal_of_its_own_that_arrives_late_deposes_nothing() -> None:
     class Late(MemoryApi):
         """The answer to the last renewal got lost, and the server carries it out between a reading and a writing."""
 
@@ -252,7 +252,7 @@ def test_the_fence_is_closed_until_the_new_lead_has_begun() -> None:
     assert seen == [False], "a renewal is no new lead"
 
 
-def test_who_is_followed_by_another_ends_and_who_is_not_goes_on() -> None:
+def test_a_leader_that_is_followed_by_another_ends_and_one_that_is_not_goes_on() -> None:
     api, clock = Shaky(), Clock()
     first, second = candidate(api, "a", clock), candidate(api, "b", clock)
     first.attempt()

@@ -101,7 +101,7 @@ def test_a_kind_that_cannot_be_listed_holds_up_its_own_pods_alone() -> None:
     assert world.seen() == ["plain"]
 
 
-def test_a_plain_pod_is_seen_at_once_and_nobody_is_asked() -> None:
+def test_a_plain_pod_is_seen_at_once_and_nothing_is_asked() -> None:
     world = World()
     world.pod("p")
     assert world.seen() == ["p"]
@@ -143,7 +143,7 @@ def test_owners_of_owners_are_asked_for_too_also_of_watched_ones() -> None:
 
 
 @pytest.mark.parametrize("more", [{"scheduler": "another"}, {"annotations": {"pod-group-name": "pg"}}])
-def test_for_pods_of_others_and_with_a_pod_group_nobody_is_asked(more: dict[str, Any]) -> None:
+def test_for_pods_of_others_and_with_a_pod_group_nothing_is_asked(more: dict[str, Any]) -> None:
     world = World(MINE)
     world.pod("p", world.make(MINE, "m"), **more)
     assert world.seen() == ["p"]
@@ -239,13 +239,13 @@ def test_pods_whose_owner_may_not_be_read_are_told_so_and_the_cure() -> None:
     assert "Pod n/later" not in [found.object for found in world.resolver.notices]
 
 
-def test_pods_that_are_held_for_long_wake_nobody_every_moment() -> None:
+def test_pods_that_are_held_for_long_wake_nothing_every_moment() -> None:
     turns = [look for look in range(1, 200) if _is_turn(look)]
     assert turns == [1, 2, 3, 4, 5, 8, 16, 32, 60, 64, 120, 128, 180]
 
 
 @pytest.mark.parametrize("gone", ["object", "kind", "another of its name"])
-def test_an_owner_that_is_gone_holds_nobody_up(gone: str) -> None:
+def test_an_owner_that_is_gone_holds_nothing_up(gone: str) -> None:
     world = World(*(() if gone == "kind" else (MINE,)))
     owner: Object = {"apiVersion": "example.org/v1", "kind": "Mine", "metadata": {"name": "m", "uid": "u"}}
     if gone == "another of its name":
@@ -317,7 +317,7 @@ def test_an_owner_whose_watch_is_behind_is_not_taken_for_gone() -> None:
     assert world.api.asked == ["Job n/j"] * 2
 
 
-def test_who_may_not_list_owners_of_a_kind_is_told_so() -> None:
+def test_what_may_not_list_owners_of_a_kind_is_told_so() -> None:
     world = World()
     world.api.error = ApiError(403, "Forbidden", "jobs.batch is forbidden")
     world.pod("p", world.make(JOBS, "j"))
@@ -379,7 +379,7 @@ def test_owners_without_pods_are_forgotten_in_time() -> None:
     assert world.api.asked.count("Mine n/stays") == 1
 
 
-def test_whoever_decides_is_woken_by_an_answer_and_while_pods_are_held() -> None:
+def test_the_loop_is_woken_by_an_answer_and_while_pods_are_held() -> None:
     world, stop, woken = World(MINE), threading.Event(), threading.Semaphore(0)
     world.resolver.wake = woken.release
     thread = threading.Thread(target=lambda: world.resolver.run(stop))

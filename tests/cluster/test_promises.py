@@ -63,7 +63,7 @@ def test_two_moved_pods_of_one_maker_get_a_place_each() -> None:
     assert nominated(promises.overlay((first, second), 2.0)) == {"x": "n3", "y": "n4"}
 
 
-def test_who_does_not_come_loses_the_place() -> None:
+def test_what_does_not_come_loses_the_place() -> None:
     promises = Promises()
     promises.move(pod("a", node="n1", maker="job"), "n2")
     assert stand_ins(promises.overlay((), 0.0)) == ["n2"]

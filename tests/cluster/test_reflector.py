@@ -221,7 +221,7 @@ class Silent(MemoryApi):
         return (event for event in found if event.object["metadata"]["name"] != "b")
 
 
-def test_who_is_told_to_list_again_waits_for_no_watch() -> None:
+def test_what_is_told_to_list_again_waits_for_no_watch() -> None:
     api, store, stop = Silent(), Store(), threading.Event()
     add(api, "a")
     one = Reflector(api, NODES, store, stop)

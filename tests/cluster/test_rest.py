@@ -184,7 +184,7 @@ class Waiting(threading.Thread):
 
 @pytest.mark.parametrize("what", ["a request", "a watch"])
 @pytest.mark.parametrize("end", [RestApi.hang_up, RestApi.close])
-def test_who_waits_for_an_answer_is_cut_off(what: str, end: Any) -> None:
+def test_what_waits_for_an_answer_is_cut_off(what: str, end: Any) -> None:
     asked, silence = threading.Event(), threading.Event()
     listener = socket.create_server(("127.0.0.1", 0))
 
@@ -215,7 +215,7 @@ def test_who_waits_for_an_answer_is_cut_off(what: str, end: Any) -> None:
     assert waiting.error.is_passing
 
 
-def test_who_was_cut_off_may_ask_again_and_who_closed_may_not() -> None:
+def test_a_client_that_was_cut_off_may_ask_again_and_one_that_closed_may_not() -> None:
     with serving({"GET /api/v1/nodes/a": {"metadata": {"name": "a"}}}) as (api, _):
         other = api.within(5.0)
         for one in (api, other):
@@ -228,7 +228,7 @@ def test_who_was_cut_off_may_ask_again_and_who_closed_may_not() -> None:
                 one.get(NODES, "", "a")
 
 
-def test_nobody_listening_is_no_answer() -> None:
+def test_nothing_listening_is_no_answer() -> None:
     with serving({}) as (api, _):
         pass
     with pytest.raises(ApiError) as caught:

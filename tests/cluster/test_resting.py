@@ -23,7 +23,7 @@ def test_each_rest_is_twice_as_long_up_to_a_limit() -> None:
     assert bench.rest_s("other") == 1
 
 
-def test_who_was_bound_or_was_quiet_for_long_begins_anew() -> None:
+def test_what_was_bound_or_was_quiet_for_long_begins_anew() -> None:
     bench = Bench()
     bench.rest_s()
     bench.resting.succeeded("g")

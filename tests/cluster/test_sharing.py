@@ -198,7 +198,7 @@ def test_a_node_that_refuses_ends_the_waiting() -> None:
     assert bench.now_s < 1
 
 
-def test_who_may_not_make_reservation_pods_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_may_not_make_reservation_pods_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     bench = Bench()
     placement = bench.user("p", "g")
 
@@ -281,7 +281,7 @@ def test_whole_devices_wait_until_an_orphan_is_gone() -> None:
     assert bench.reservations() == []
 
 
-def test_whole_devices_wait_also_where_somebody_else_sent_it_away() -> None:
+def test_whole_devices_wait_also_where_another_sent_it_away() -> None:
     bench = Bench()
     bench.ready("p", "g")
     bench.sharing._flying.clear()
@@ -353,7 +353,7 @@ def test_reservation_pods_name_the_users_of_their_devices() -> None:
     assert users(bench)["g"] == {"500m n/q", "500m n/r"}, "names of pods that are gone go, too"
 
 
-def test_who_was_not_bound_is_named_no_more() -> None:
+def test_what_was_not_bound_is_named_no_more() -> None:
     bench = Bench()
     placement = bench.ready("p", "g")
     bench.bind(bench.ready("q", "g"))
@@ -396,7 +396,7 @@ def test_a_forged_label_keeps_no_device_from_others_for_nothing(annotations: dic
 
 
 @pytest.mark.parametrize("owner", [None, "u-another-pod"])
-def test_a_config_map_of_somebody_else_is_not_written(owner: str | None) -> None:
+def test_a_config_map_of_another_is_not_written(owner: str | None) -> None:
     bench = Bench()
     metadata: Object = {"name": "x-root-ca.crt", "labels": {"app": "important"}}
     metadata |= {"ownerReferences": [{"kind": "Pod", "name": "p", "uid": owner}]} if owner else {}

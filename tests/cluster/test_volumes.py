@@ -108,7 +108,7 @@ def test_a_provisioner_that_gives_up_ends_the_waiting() -> None:
     assert bench.now_s < 5
 
 
-def test_a_provisioner_that_gives_up_before_anybody_looked_ends_the_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_provisioner_that_gives_up_before_a_look_ends_the_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
     bench = Bench()
     placement = bench.user()
     patch = bench.api.patch
@@ -161,7 +161,7 @@ def test_what_others_asked_for_meanwhile_is_not_taken_back() -> None:
 
 
 @pytest.mark.parametrize("provisioner", ["csi.example.org", "kubernetes.io/no-provisioner"])
-def test_a_volume_that_was_bound_while_nobody_saw_it_stays(provisioner: str) -> None:
+def test_a_volume_that_was_bound_unseen_stays(provisioner: str) -> None:
     bench = Bench(provisioner)
     bench.volume("one", zone="1")
     placement = bench.user()
@@ -214,7 +214,7 @@ def test_without_a_volume_and_a_provisioner_it_cannot_be() -> None:
     assert bench.now_s == 0
 
 
-def test_a_volume_that_nobody_bound_is_let_go() -> None:
+def test_a_volume_that_nothing_bound_is_let_go() -> None:
     bench = Bench("kubernetes.io/no-provisioner")
     bench.volume("one", zone="1")
     placement = bench.user()
@@ -225,7 +225,7 @@ def test_a_volume_that_nobody_bound_is_let_go() -> None:
     assert bench.holders() == {"one": ""}
 
 
-def test_a_volume_that_somebody_else_took_first_is_left_to_him() -> None:
+def test_a_volume_that_another_took_first_is_left_to_it() -> None:
     bench = Bench("kubernetes.io/no-provisioner")
     bench.volume("one", zone="1")
     bench.volume("two", zone="1")
@@ -268,7 +268,7 @@ def test_a_pod_that_goes_meanwhile_ends_the_waiting() -> None:
         bench.volumes.prepare(placement)
 
 
-def test_who_stops_leading_waits_no_longer() -> None:
+def test_a_replica_that_stops_leading_waits_no_longer() -> None:
     bench = Bench()
     placement = bench.user()
     bench.while_waiting = lambda _: setattr(bench, "leads", False)

@@ -85,7 +85,7 @@ def test_an_owner_of_an_unknown_kind_names_the_queue() -> None:
         until(lambda: bound(api) == {"p"})
 
 
-def test_a_missing_right_to_read_an_owner_is_told_once_and_holds_nobody_up(
+def test_a_missing_right_to_read_an_owner_is_told_once_and_holds_nothing_up(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(owner_resolver, "DOUBTED_S", 0.0)

@@ -87,7 +87,7 @@ def asked() -> Iterator[Asked]:
         yield found
 
 
-def test_who_waits_is_explained_as_offline(asked: Asked) -> None:
+def test_what_waits_is_explained_as_offline(asked: Asked) -> None:
     document = orjson.loads(asked.get("?namespace=n&pod=waits").data)
     assert (document["state"], document["queue"]) == ("pending", "q")
     assert document["queue_source"] == "label kai.scheduler/queue of the pods"
@@ -99,11 +99,11 @@ def test_who_waits_is_explained_as_offline(asked: Asked) -> None:
     assert document == orjson.loads(orjson.dumps(expected.document()))
 
 
-def test_who_runs_is_explained_too(asked: Asked) -> None:
+def test_what_runs_is_explained_too(asked: Asked) -> None:
     until(lambda: orjson.loads(asked.get("?pod=runs").data)["state"] in ("placed", "running"))
 
 
-def test_the_link_that_limits_who_is_placed_is_told() -> None:
+def test_the_link_that_limits_what_is_placed_is_told() -> None:
     """The node's annotation says how its GPUs are linked."""
     api, (port,) = known(cluster()), free_ports(1)
     api.patch(NODES, "", "a", {"metadata": {"annotations": {"kai-solver/gpu-topology": "dgx1-v100-8"}}})
@@ -153,7 +153,7 @@ def test_pods_that_are_not_ours_are_told(asked: Asked) -> None:
     until(said("waits", "is not of the nodes without a node pool"))
 
 
-def test_a_replica_that_does_not_lead_says_who_does() -> None:
+def test_a_replica_that_does_not_lead_says_which_does() -> None:
     api = cluster()
     Lease(api, "kai-solver", "kai-solver-kai-scheduler", "the-other").attempt()
     stated: dict[str, Any] = {**QUICK, "leadership": {"live": 60.0, "renew": 50.0, "retry": 0.1}}

@@ -141,7 +141,7 @@ def pod(uid: str = "u", **spec: Any) -> Object:
 
 
 @pytest.mark.parametrize(("took_s", "how"), [(9.0, "gracefully"), (11.0, "killed")])
-def test_who_left_within_his_grace_was_not_killed(took_s: float, how: str) -> None:
+def test_what_left_within_its_grace_was_not_killed(took_s: float, how: str) -> None:
     metrics, store, clock = Metrics(), Store(), Clock()
     endings = Endings(metrics, store, clock)
     store.listen(endings)
@@ -155,7 +155,7 @@ def test_who_left_within_his_grace_was_not_killed(took_s: float, how: str) -> No
     assert sample(metrics, "kai_preemption_grace_period_seconds_sum") == took_s
 
 
-def test_who_is_gone_before_the_last_eviction_of_his_cycle_ended_left_when_he_left() -> None:
+def test_what_is_gone_before_the_last_eviction_of_its_cycle_ended_left_when_it_left() -> None:
     metrics, store, clock = Metrics(), Store(), Clock()
     endings = Endings(metrics, store, clock)
     store.listen(endings)
@@ -168,7 +168,7 @@ def test_who_is_gone_before_the_last_eviction_of_his_cycle_ended_left_when_he_le
     assert sample(metrics, "kai_solver_evicted_pods_ended_total", how="gracefully") == 1
 
 
-def test_who_is_seen_to_be_gone_before_the_answer_took_no_time() -> None:
+def test_what_is_seen_to_be_gone_before_the_answer_took_no_time() -> None:
     metrics, store, clock = Metrics(), Store(), Clock()
     endings = Endings(metrics, store, clock)
     store.listen(endings)
@@ -189,7 +189,7 @@ def test_evictions_count_by_outcome() -> None:
     assert sample(metrics, "kai_total_preemption_attempts_total") == 1
 
 
-def test_who_was_refused_or_is_not_known_does_not_count() -> None:
+def test_what_was_refused_or_is_not_known_does_not_count() -> None:
     metrics, store = Metrics(), Store()
     endings = Endings(metrics, store)
     store.listen(endings)
@@ -199,7 +199,7 @@ def test_who_was_refused_or_is_not_known_does_not_count() -> None:
     assert sample(metrics, "kai_preemption_grace_period_seconds_count") == 0
 
 
-def test_who_is_gone_before_we_look_has_ended() -> None:
+def test_what_is_gone_before_we_look_has_ended() -> None:
     metrics = Metrics()
     Endings(metrics, Store(), Clock()).evicted(evicted((Departed(Departure("n", "p", "u", "n/g", "q", "reclaim")),)))
     assert sample(metrics, "kai_solver_evicted_pods_ended_total", how="gracefully") == 1

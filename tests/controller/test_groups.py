@@ -38,7 +38,7 @@ def test_whole_devices_have_no_group() -> None:
     assert groups().of(bind(0), pod("p", whole=True)) == ()
 
 
-def test_a_device_that_nobody_shares_gets_one_new_name_for_all_of_a_plan() -> None:
+def test_a_device_that_nothing_shares_gets_one_new_name_for_all_of_a_plan() -> None:
     found = groups()
     first, second = found.of(bind(2), pod("p")), found.of(bind(2), pod("q"))
     assert first == second
@@ -51,7 +51,7 @@ def test_a_device_that_is_known_keeps_its_name() -> None:
     assert found.of(bind(3, 1), pod("p"))[0] == "g"
 
 
-def test_devices_that_nobody_told_yet_are_those_that_the_plan_was_made_with() -> None:
+def test_devices_that_nothing_told_yet_are_those_that_the_plan_was_made_with() -> None:
     pods = pod("old", "g", node="a"), pod("other", "h", node="a"), pod("w", node="a", whole=True)
     one, two = groups(*pods), groups(*reversed(pods))
     names = [one.of(bind(device), pod("p")) for device in range(2)]

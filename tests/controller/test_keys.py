@@ -93,7 +93,7 @@ def test_what_is_no_key_is_left_out(data: dict[str, str] | None) -> None:
     assert len(signer.keys) == 2
 
 
-def test_a_secret_of_somebody_else_is_neither_used_nor_changed() -> None:
+def test_a_secret_of_another_is_neither_used_nor_changed() -> None:
     bench = Bench()
     bench.api.create(
         SECRETS, "sys", {"metadata": {"name": "keys"}, "data": {"1": base64.b64encode(b"k" * 32).decode()}}

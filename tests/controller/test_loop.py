@@ -154,7 +154,7 @@ def test_waiting_pods_get_places(world: World) -> None:
     assert world.notes.outcomes[0].gang == "n/g"
 
 
-def test_who_could_not_be_bound_rests_and_is_tried_again(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_could_not_be_bound_rests_and_is_tried_again(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     tries: list[str] = []
     clock_s = [0.0]
     create = world.api.create
@@ -257,7 +257,7 @@ def test_pods_that_run_on_a_node_that_went_are_the_garbage_collectors(world: Wor
     assert len(world.places()) == 1
 
 
-def test_a_gang_in_part_is_looked_at_though_nobody_waits(world: World) -> None:
+def test_a_gang_in_part_is_looked_at_though_nothing_waits(world: World) -> None:
     world.node("a")
     world.gang("g", 2)
     world.start()
@@ -269,7 +269,7 @@ def test_a_gang_in_part_is_looked_at_though_nobody_waits(world: World) -> None:
     world.until(lambda: len(world.notes.cycles) > done + 3)
 
 
-def test_who_does_not_lead_decides_nothing(world: World) -> None:
+def test_a_replica_that_does_not_lead_decides_nothing(world: World) -> None:
     world.leads = False
     world.node("a")
     world.pod("p")
@@ -381,7 +381,7 @@ def reclaiming(world: World) -> None:
     world.pod("entitled", queue="poor")
 
 
-def test_a_webhook_that_takes_its_time_for_evictions_holds_up_nobody(
+def test_a_webhook_that_takes_its_time_for_evictions_holds_up_nothing(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked, go, create = list[str](), threading.Event(), world.api.create
@@ -410,7 +410,7 @@ def test_a_webhook_that_takes_its_time_for_evictions_holds_up_nobody(
     assert not world.notes.departed[0].refused
 
 
-def test_who_may_stay_after_all_is_counted_again_at_once(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_may_stay_after_all_is_counted_again_at_once(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     create = world.api.create
 
     def refuse(resource: Resource, namespace: str, body: Any, *, subresource: str = "") -> Object:

@@ -73,7 +73,7 @@ def test_what_runs_runs_on_and_says_that_its_queue_is_gone(cluster: Cluster, nam
     assert "does not exist" in cluster.condition("waits")["message"]
 
 
-def test_it_holds_its_room_and_nobody_takes_it(cluster: Cluster) -> None:
+def test_it_holds_its_room_and_nothing_takes_it(cluster: Cluster) -> None:
     cluster.delete_queues("q")
     cluster.api.patch(
         QUEUES, "", "other", {"spec": {"resources": {"gpu": {"quota": 16, "limit": -1, "overQuotaWeight": 1}}}}

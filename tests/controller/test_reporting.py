@@ -162,7 +162,7 @@ def victims(world: World) -> None:
     world.gang("entitled", 1, queue="poor")
 
 
-def test_victim_and_preemptor_hear_who_why_and_by_which_rule(world: World) -> None:
+def test_victim_and_preemptor_are_told_of_each_other_why_and_by_which_rule(world: World) -> None:
     victims(world)
     told = world.round()
     assert told[0] == "patch pods/status taken-0", "victims first"
@@ -183,7 +183,7 @@ def test_victim_and_preemptor_hear_who_why_and_by_which_rule(world: World) -> No
     assert "kai.scheduler/last-eviction-timestamp" in world.get(POD_GROUPS, "taken")["metadata"]["annotations"]
 
 
-def test_a_plain_pod_hears_for_its_own_part_who_makes_room(world: World) -> None:
+def test_a_plain_pod_hears_for_its_own_part_what_makes_room(world: World) -> None:
     taken(world)
     world.pod("lone", queue="poor")
     world.round()
@@ -203,7 +203,7 @@ def test_a_promised_place_stands_on_the_pod_until_it_is_void(world: World) -> No
     assert world.condition("entitled-0")["reason"] == "Unschedulable"
 
 
-def test_who_may_not_be_evicted_is_not_told_that_he_is(world: World) -> None:
+def test_what_may_not_be_evicted_is_not_told_that_it_is(world: World) -> None:
     victims(world)
     world.api.refuse = lambda note: ApiError(429, "TooManyRequests", "budget") if "eviction" in note else None
     world.round()
@@ -330,13 +330,13 @@ def bound_condition(world: World) -> tuple[str, str, str]:
     return found["status"], found["reason"], found["message"]
 
 
-def test_who_was_bound_at_once_gets_no_condition_for_that(world: World) -> None:
+def test_what_was_bound_at_once_gets_no_condition_for_that(world: World) -> None:
     world.node("a")
     world.gang("g", 1)
     assert [note for note in world.round() if "pods/status" in note] == []
 
 
-def test_who_does_not_lead_tells_nothing(world: World) -> None:
+def test_a_replica_that_does_not_lead_tells_nothing(world: World) -> None:
     world.node("a", gpus=4)
     world.pod("p")
     world.cycle()

@@ -76,7 +76,7 @@ def test_our_own_lease_is_not_theirs() -> None:
     assert not Kai("kai", "ours").refuses(scheduler_name="kai", namespace="ours", leadership={"name": "kai"})
 
 
-def test_a_lease_that_nobody_renews_is_a_dead_ones() -> None:
+def test_a_lease_that_nothing_renews_is_a_dead_ones() -> None:
     kai = Kai()
     kai.moves = False
     assert not kai.refuses()

@@ -71,14 +71,14 @@ def test_whose_node_comes_back_stays() -> None:
 
 
 @pytest.mark.parametrize("after", [[pod("a"), pod("b", phase="Running")], [pod("a")]])
-def test_who_began_or_is_gone_is_not_looked_for_any_more(after: list[Object]) -> None:
+def test_what_began_or_is_gone_is_not_looked_for_any_more(after: list[Object]) -> None:
     world = World()
     world.store.replace(PODS, after)
     world.nodes("node-a")
     assert world.look(0.0) == world.look(2 * GONE_S) == []
 
 
-def test_who_is_still_being_bound_waits() -> None:
+def test_what_is_still_being_bound_waits() -> None:
     world = World()
     world.nodes()
     world.binder._open.add("n/g")

@@ -34,13 +34,13 @@ def placed(api: MemoryApi, namespace: str) -> set[str]:
 
 
 @pytest.mark.slow
-def test_forged_devices_on_running_pods_keep_nobody_from_a_gpu() -> None:
+def test_forged_devices_on_running_pods_keep_nothing_from_a_gpu() -> None:
     api = load("12")
     with running(api, idle=0.1):
         until(lambda: len(placed(api, "other")) == 15)
 
 
-def test_a_pod_group_of_another_namespace_captures_nobody() -> None:
+def test_a_pod_group_of_another_namespace_captures_nothing() -> None:
     api = load("15")
     with running(api, idle=0.1):
         until(lambda: placed(api, "other") == {"victim-0"})

@@ -223,7 +223,7 @@ def test_shards_are_told_apart_in_metrics(render: Render) -> None:
 HOOKS = ("ValidatingWebhookConfiguration", "MutatingWebhookConfiguration")
 
 
-def test_without_admission_nobody_is_called(render: Render) -> None:
+def test_without_admission_nothing_is_called(render: Render) -> None:
     for objects in (render(**NOT_ADMITTING), render(**{"settings.dry_run": "true"})):
         assert [found for name in HOOKS for found in kind(objects, name)] == []
         assert len(kind(objects, "Service")) == 1

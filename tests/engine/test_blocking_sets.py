@@ -143,7 +143,7 @@ def test_of_two_racks_one_may_lack_gpus_and_the_other_cores(engines: Engines, mo
     ("asked", "wanted_gib", "gpus", "method"),
     [(GpuRequest(1), 40, (2, 2), "flow"), (GpuRequest(2, 500), 1, (2, 3), "cp-sat")],
 )
-def test_room_for_those_who_would_move_is_part_of_what_is_short(
+def test_room_for_those_that_would_move_is_part_of_what_is_short(
     engines: Engines, asked: GpuRequest, wanted_gib: int, gpus: tuple[int, int], method: str
 ) -> None:
     """Two GPUs of a node are free once the pod there has moved, and where it would go there are too few cores."""
@@ -178,7 +178,7 @@ def test_easing_what_the_bounds_alone_found_helps(engines: Engines, cluster: Sna
 @pytest.mark.slow
 @given(cluster=small_clusters())
 @some(40)
-def test_a_plan_that_nobody_reads_is_the_same_without_its_sets(engines: Engines, cluster: Snapshot) -> None:
+def test_a_plan_that_nothing_reads_is_the_same_without_its_sets(engines: Engines, cluster: Snapshot) -> None:
     told, brief = (engines["greedy-only"].cycle(cluster, explain=explain) for explain in (True, False))
     parts = (told.binds, told.moves, told.evictions, told.admitted, told.stages)
     assert (brief.binds, brief.moves, brief.evictions, brief.admitted, brief.stages) == parts

@@ -173,7 +173,7 @@ def test_plans_of_random_clusters_keep_budgets(engines: Engines, cluster: Snapsh
 
 
 @pytest.mark.parametrize("model", ["deterministic", "greedy-only"])
-def test_who_could_move_in_part_is_no_proof_and_the_budget_is_told(engines: Engines, model: str) -> None:
+def test_what_could_move_in_part_is_no_proof_and_the_budget_is_told(engines: Engines, model: str) -> None:
     """One of two pods could move to where the other one is, but gangs are moved whole."""
     nodes = [a_node(f"n{i}", 2) for i in range(2)]
     spread = a_gang("g", a_pod("g0", on="n0"), a_pod("g1", on="n1", order=1))
@@ -187,7 +187,7 @@ def test_who_could_move_in_part_is_no_proof_and_the_budget_is_told(engines: Engi
 
 
 @pytest.mark.parametrize("model", ["deterministic", "greedy-only"])
-def test_who_waits_for_a_budget_is_told_its_name_with_a_proof(engines: Engines, model: str) -> None:
+def test_what_waits_for_a_budget_is_told_its_name_with_a_proof(engines: Engines, model: str) -> None:
     held = a_gang("g", a_pod("g0", 2, on="n0"))
     here = a_cluster([a_node("n0", 2)], [held, a_gang("w", a_pod("w0", 2), priority=60)])
     (entry,) = engines[model].cycle(replace(here, budgets=(DisruptionBudget("ns", "b", (), 0),))).pending

@@ -54,7 +54,7 @@ def decided(model: str, nodes: list[Document], queues: list[Document], gangs: li
 
 @MODELS
 @pytest.mark.parametrize(("least_s", "pays"), [(600, False), (400, True)])
-def test_while_protected_who_is_short_of_its_minimum_has_no_surplus(model: str, least_s: int, pays: bool) -> None:
+def test_while_protected_what_is_short_of_its_minimum_has_no_surplus(model: str, least_s: int, pays: bool) -> None:
     """One group lacks its pod, and the pods of the other are beyond their minimum of none."""
     groups = [{"name": "lead", "minMember": 1}, {"name": "rest", "minMember": 0}]
     torn = a_gang("torn", "b", {"gpus": 4, "group": "lead"}, on("n", 2, group="rest"), groups=groups)
@@ -77,7 +77,7 @@ def test_stale_pods_stay_while_the_spread_of_newcomers_counts_on_them(model: str
 
 
 @MODELS
-def test_nobody_moves_to_where_its_queue_would_pass_its_limit(model: str) -> None:
+def test_nothing_moves_to_where_its_queue_would_pass_its_limit(model: str) -> None:
     """A request by GPU memory costs twice as much on n1, and its queue is at its limit."""
     small = a_gang("small", "b", {"gpuMemory": 40_000, "node": "n0"}, minMember=1)
     wide = a_gang("wide", "a", {"gpus": 1}, minMember=1)
@@ -109,7 +109,7 @@ def test_victims_that_no_reclaim_may_take_are_not_taken() -> None:
     assert not reclaims_hold(outcome)
 
 
-def test_victims_are_for_the_last_reclaim_that_may_take_them_or_for_nobody() -> None:
+def test_victims_are_for_the_last_reclaim_that_may_take_them_or_for_nothing() -> None:
     """Queues b and c are one GPU above their quota each: one of each may go, a second one of b may not."""
     running = [a_gang(f"{queue}{i}", queue, on("n"), minMember=1) for queue in "bc" for i in range(3)]
     late = [a_gang(f"late{i}", queue, {"gpus": 1}, minMember=1, created=i) for i, queue in enumerate("ad")]
@@ -158,7 +158,9 @@ def test_surplus_that_stays_without_its_core_leaves_as_a_whole() -> None:
     ("model", "evicted", "stage"),
     [("default", "new-0", ("evicted-work/50", 40)), ("least-gpus", "old-0", ("evicted-gpus/50", 1000))],
 )
-def test_whether_work_or_gpus_are_counted_says_who_is_evicted(model: str, evicted: str, stage: tuple[str, int]) -> None:
+def test_whether_work_or_gpus_are_counted_says_what_is_evicted(
+    model: str, evicted: str, stage: tuple[str, int]
+) -> None:
     """Of 4 GPUs for 10 s and 1 GPU for 900 s, on nodes of their own, one makes room for a pod of 1 GPU."""
     old = a_gang("old", "b", on("small", 1), minMember=1) | {"lastStart": 100.0}
     new = a_gang("new", "b", on("large", 4), minMember=1) | {"lastStart": 990.0}

@@ -182,7 +182,7 @@ def half_and_half() -> list[Node]:
     return [a_node("small", 1, gpu_memory_mib=40_000), a_node("big", 1, gpu_memory_mib=80_000)]
 
 
-def test_a_move_to_a_larger_device_frees_what_nobody_had(half_and_half: list[Node], engine: Engine) -> None:
+def test_a_move_to_a_larger_device_frees_what_nothing_had(half_and_half: list[Node], engine: Engine) -> None:
     """A quarter and a half of a GPU are free, and yet a whole one comes of it."""
     by_memory = GpuRequest(1, 0, 30_000)
     runs = [

@@ -50,7 +50,7 @@ def test_no_lone_gang_is_refuted_that_could_run(folding: Engine, cluster: Snapsh
 @pytest.mark.slow
 @given(cluster=small_clusters(most_waiting=4))
 @some(30)
-def test_nobody_is_refuted_who_could_run_beside_those_admitted(gentle: Engine, cluster: Snapshot) -> None:
+def test_no_gang_is_refuted_that_could_run_beside_those_admitted(gentle: Engine, cluster: Snapshot) -> None:
     check_beside_admitted(gentle, cluster)
 
 

@@ -141,7 +141,7 @@ def later(snapshot: Snapshot, plan: Plan, comes: str) -> Snapshot:
 
 
 @pytest.mark.parametrize(("model", "is_served"), [("leftover", True), ("default", False), ("greedy-only", False)])
-def test_who_comes_next_finds_room(model: str, is_served: bool) -> None:
+def test_what_comes_next_finds_room(model: str, is_served: bool) -> None:
     """By packing the first arrival takes the cores that the next needs; nobody there may be moved or evicted."""
     whole = load_instance(INSTANCE).snapshot
     first = replace(whole, gangs=tuple(gang for gang in whole.gangs if gang.name != "chats"))

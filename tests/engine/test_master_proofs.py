@@ -54,5 +54,5 @@ def test_the_master_refutes_no_lone_gang_that_could_run(master: Engine, cluster:
 
 @given(cluster=small_clusters(most_waiting=4, cores=CORES))
 @some(40, campaign=500)
-def test_the_master_refutes_nobody_who_could_run_beside_those_admitted(gentle: Engine, cluster: Snapshot) -> None:
+def test_the_master_refutes_no_gang_that_could_run_beside_those_admitted(gentle: Engine, cluster: Snapshot) -> None:
     check_beside_admitted(gentle, cluster)

@@ -156,7 +156,7 @@ def test_what_is_reported_free_holds_where_it_is_given(plan_of: Any) -> None:
     assert zones_of(plan_of(a_cluster([node], a_gang("w", a_pod("p", 3))))) == {"p": ["node-0"]}
 
 
-def test_who_is_leaving_holds_its_zone_until_it_has_left(plan_of: Any) -> None:
+def test_what_is_leaving_holds_its_zone_until_it_has_left(plan_of: Any) -> None:
     gone = replace(running(a_pod("t", 4), "n", ("node-0", 4, 0)), status=PodStatus.RELEASING)
     plan = plan_of(a_cluster([in_zones([(4, 0)])], a_gang("t", gone), a_gang("w", a_pod("p", 4))))
     assert [(bind.nominated, bind.zones[0].zone) for bind in plan.binds] == [(True, "node-0")]
@@ -177,7 +177,7 @@ def test_the_victim_is_the_one_whose_zone_serves(plan_of: Any, model: str) -> No
 
 
 @MODELS
-def test_nobody_leaves_for_a_zone_that_stays_too_small(plan_of: Any, model: str) -> None:
+def test_nothing_leaves_for_a_zone_that_stays_too_small(plan_of: Any, model: str) -> None:
     node = in_zones([(4, 0), (4, 0)])
     tenants = [a_gang(f"t{i}", running(a_pod(f"t{i}", 3), "n", (f"node-{i}", 3, 0)), priority=40) for i in range(2)]
     plan = plan_of(a_cluster([node], *tenants, a_gang("w", a_pod("p", 5), priority=60)), model)

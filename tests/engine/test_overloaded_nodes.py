@@ -32,7 +32,7 @@ def shrunk() -> Snapshot:
     return a_cluster([a_node("a", 3), a_node("b", 1, cpu=1000)], [elastic, other, waiting])
 
 
-def test_bounds_do_not_overlook_who_runs_on_an_overloaded_node(engine: Engine, shrunk: Snapshot) -> None:
+def test_bounds_do_not_overlook_what_runs_on_an_overloaded_node(engine: Engine, shrunk: Snapshot) -> None:
     cheap = preempting(("w0", "a", 2), ("w1", "b", 0), evicted="r1", node="b")
     assert check_plan(shrunk, cheap) == (), "300 GPU-seconds would do"
     plan = engine.cycle(shrunk)
@@ -68,7 +68,7 @@ def test_surplus_on_an_overloaded_node_stays_when_its_core_is_evicted(engine: En
 
 
 @LADDERS
-def test_nobody_stays_on_an_overloaded_node_beside_a_newcomer(engine: Engine, model: str) -> None:
+def test_nothing_stays_on_an_overloaded_node_beside_a_newcomer(engine: Engine, model: str) -> None:
     """Two pods of a core on a node of one: who takes the place of one cannot have the other beside it."""
     waiting = a_gang("w", a_pod("w0", cpu=800), priority=60)
     snapshot = a_cluster([a_node("b", 2, cpu=1000)], [elastic_on("b", "b"), waiting])

@@ -85,7 +85,7 @@ def test_an_elastic_workload_takes_new_nodes_until_there_are_enough() -> None:
     assert len({bind.node for bind in plan_of(a_cluster(elastic)).binds} - {"n3"}) == 2
 
 
-def test_who_has_room_but_not_as_asked_is_told_so() -> None:
+def test_what_has_room_but_not_as_asked_is_told_so() -> None:
     (pending,) = plan_of(a_cluster(REPLICAS | {"placement": {"minNodes": 4}}, nodes=3)).pending
     assert (pending.reason.value, pending.proof.state) == ("PlacementNotSatisfied", "proven")
     assert "at least 4 nodes" in pending.message

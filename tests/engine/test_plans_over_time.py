@@ -101,7 +101,7 @@ def a_cluster(gangs: list[dict[str, Any]], nodes: int = 2, gpus: int = 4) -> Sna
 LEAVING = {"gpus": 2, "node": "n0", "status": "Releasing", "nominatedNode": "n1"}
 
 
-def test_the_place_of_a_pod_that_is_being_moved_is_nobodys_else(engines: dict[str, Engine]) -> None:
+def test_the_place_of_a_pod_that_is_being_moved_is_of_no_other_pod(engines: dict[str, Engine]) -> None:
     """It leaves n0 for n1: what is left there is 2 GPUs, and 4 of n0 once it has left."""
     cluster = a_cluster([a_gang("moving", LEAVING), a_gang("late", {"gpus": 4})])
     for engine in engines.values():
@@ -152,7 +152,7 @@ def test_a_pod_waits_for_a_moved_one_that_it_requires_beside_it(engines: dict[st
     assert faults == []
 
 
-def test_who_requires_a_pod_that_comes_later_waits_as_well() -> None:
+def test_what_requires_a_pod_that_comes_later_waits_as_well() -> None:
     near = [{"selector": [{"key": "app", "values": ["db"]}], "topologyKey": "host"}]
     moving = a_gang("db", {"gpus": 2, "node": "n0", "status": "Running", "labels": {"app": "db"}})
     problem = build_problem(a_cluster([moving, a_gang("web", {"gpus": 1, "affinity": near})]))

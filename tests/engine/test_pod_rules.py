@@ -147,7 +147,9 @@ def is_crossed(snapshot: Snapshot) -> bool:
 @pytest.mark.slow
 @some(120)
 @given(clusters(running=2))
-def test_who_can_be_placed_is_placed_and_who_waits_is_proven_to(engines: dict[str, Engine], snapshot: Snapshot) -> None:
+def test_what_can_be_placed_is_placed_and_what_waits_is_proven_to(
+    engines: dict[str, Engine], snapshot: Snapshot
+) -> None:
     if is_crossed(snapshot):
         assert check_plan(snapshot, engines["still"].cycle(snapshot)) == ()
     else:
@@ -167,7 +169,7 @@ def test_moves_that_help_are_found(engines: dict[str, Engine], snapshot: Snapsho
 @pytest.mark.slow
 @some(80)
 @given(clusters(running=4), st.lists(st.sampled_from([40, 60]), min_size=6, max_size=6))
-def test_rules_hold_whoever_is_evicted(engines: dict[str, Engine], snapshot: Snapshot, priorities: list[int]) -> None:
+def test_rules_hold_whatever_is_evicted(engines: dict[str, Engine], snapshot: Snapshot, priorities: list[int]) -> None:
     """The checker asks the rules pod by pod; a refused plan would be told in the notes."""
     gangs = tuple(replace(gang, priority=priorities[i]) for i, gang in enumerate(snapshot.gangs))
     contested = replace(snapshot, gangs=gangs)
@@ -191,7 +193,7 @@ def test_rules_hold_for_gangs_that_come_one_after_the_other(
     assert not any("refused" in note or "realised" in note for note in plan.notes), plan.notes
 
 
-def test_who_came_as_the_first_of_his_friends_is_not_left_alone(engines: dict[str, Engine]) -> None:
+def test_the_first_pod_of_those_that_require_each_other_is_not_left_alone(engines: dict[str, Engine]) -> None:
     """The first repels the very friends that he needs, so only he alone could run."""
     term = PodAffinityTerm(selects("web"), "host")
     torn = Constraints(affinity=(term,), anti_affinity=(term,))
@@ -200,7 +202,7 @@ def test_who_came_as_the_first_of_his_friends_is_not_left_alone(engines: dict[st
     assert [bind.pod for bind in alone.binds] == ["ns/w0"]
 
 
-def test_who_moved_to_keep_a_newcomer_company_stays_there(engines: dict[str, Engine]) -> None:
+def test_a_pod_that_moved_beside_a_newcomer_that_requires_it_stays_there(engines: dict[str, Engine]) -> None:
     """He could go home again but for the newcomer, who may be nowhere without him and had no room there."""
     running = [a_pod(f"r{i}", node="n2") for i in range(ROOM)]
     arriving = [a_pod("w0", "db", near("web"))]

@@ -59,14 +59,14 @@ def four_nodes_half_full() -> tuple[list[Node], list[Gang]]:
     return nodes, [a_gang(f"r{i}", 1, on=f"n{i % 4}", created_s=float(i)) for i in range(8)]
 
 
-def test_those_who_move_are_packed(engine: Engine) -> None:
+def test_those_that_move_are_packed(engine: Engine) -> None:
     nodes, running = four_nodes_half_full()
     plan = planned(engine, nodes, *running, a_gang("new", 3, 3, created_s=9.0))
     assert set(moved(plan)) == {"ns/r6-0", "ns/r7-0"}
     assert len(set(moved(plan).values())) == 1
 
 
-def test_those_who_move_are_spread_where_the_policy_spreads(engine: Engine) -> None:
+def test_those_that_move_are_spread_where_the_policy_spreads(engine: Engine) -> None:
     nodes, running = four_nodes_half_full()
     snapshot = Snapshot(
         1000.0,

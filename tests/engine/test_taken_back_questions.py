@@ -106,7 +106,7 @@ def decided(document: Document, model: str) -> Plan:
 
 @pytest.mark.parametrize("document", [of_one_zone(), zone_by_zone()], ids=["of-one-zone", "zone-by-zone"])
 @pytest.mark.parametrize("model", ["greedy-only", "default"])
-def test_who_is_disturbed_is_disturbed_for_somebody(document: Document, model: str) -> None:
+def test_what_is_disturbed_is_disturbed_for_some_gang(document: Document, model: str) -> None:
     plan = decided(document, model)
     assert plan.admitted
     assert all(move.helps for move in plan.moves)

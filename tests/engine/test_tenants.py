@@ -57,12 +57,12 @@ def nodes_of(plan: Plan) -> set[str]:
     return {bind.node for bind in plan.binds}
 
 
-def test_a_rack_is_its_tenants_and_nodes_outside_of_racks_are_anybodys() -> None:
+def test_a_rack_is_of_its_tenant_and_nodes_outside_of_racks_are_of_any() -> None:
     snapshot = a_cluster(a_gang("r", "a", gpus=1, at="n0"), a_gang("w", "b", pods=3, gpus=2))
     assert nodes_of(plan_of(snapshot)) == {"n2", "n3", "n4"}
 
 
-def test_pods_of_the_tenant_join_and_pods_without_gpus_count_for_nobody() -> None:
+def test_pods_of_the_tenant_join_and_pods_without_gpus_do_not_count() -> None:
     full = [a_gang("r0", "a", gpus=1, at="n0"), a_gang("r1", "b", gpus=1, at="n2")]
     own = plan_of(a_cluster(*full, a_gang("w", "a", pods=2, gpus=1)))
     assert nodes_of(own) <= {"n0", "n1", "n4"}
@@ -92,7 +92,7 @@ def test_who_a_tenant_is(rule: dict[str, Any], other: dict[str, Any], is_open: b
     assert bool(plan.pending) is not is_open
 
 
-def test_who_waits_is_told_which_domain_is_used_by_whom() -> None:
+def test_a_gang_that_waits_is_told_which_domain_is_used_by_which_tenant() -> None:
     snapshot = a_cluster(a_gang("r", "a", gpus=1, at="n0", priority=100), a_gang("w", "b"), racks=[0, 0])
     (pending,) = plan_of(snapshot).pending
     assert "node(s) were in rack r0, which is used by queue a" in pending.message
@@ -105,7 +105,7 @@ def test_a_rack_whose_user_is_going_is_waited_for() -> None:
     assert bind.nominated
 
 
-def test_tenants_beside_each_other_may_stay_and_nobody_joins_them() -> None:
+def test_tenants_beside_each_other_may_stay_and_no_other_joins_them() -> None:
     mixed = [a_gang("r0", "a", gpus=1, at="n0", priority=100), a_gang("r1", "b", gpus=1, at="n1", priority=100)]
     plan = plan_of(a_cluster(*mixed, a_gang("w", "a", gpus=1), racks=[0, 0]))
     assert plan.pending
@@ -189,7 +189,7 @@ NO_GPUS = {"class of others": by_claim("migration.x.com", type="nic"), "resource
 
 
 @pytest.mark.parametrize("kind", GPUS_OF_ALL_KINDS)
-def test_gpus_of_all_kinds_make_a_domain_somebodys(kind: str) -> None:
+def test_gpus_of_all_kinds_make_a_domain_one_of_their_tenant(kind: str) -> None:
     sections = GPUS_OF_ALL_KINDS[kind]
     plan = plan_of(with_devices(**sections))
     assert [pending.gang for pending in plan.pending] == ["default/b"]
@@ -199,7 +199,7 @@ def test_gpus_of_all_kinds_make_a_domain_somebodys(kind: str) -> None:
 
 
 @pytest.mark.parametrize("kind", NO_GPUS)
-def test_devices_that_are_no_gpus_make_no_domain_anybodys(kind: str) -> None:
+def test_devices_that_are_no_gpus_make_no_domain_one_of_their_tenant(kind: str) -> None:
     assert not plan_of(with_devices(**NO_GPUS[kind])).pending
 
 
@@ -219,7 +219,7 @@ ALLOTTED = SHARED | {
 }
 
 
-def test_who_shares_a_claim_has_its_gpus_though_another_pays() -> None:
+def test_what_shares_a_claim_has_its_gpus_though_another_pays() -> None:
     plan = plan_of(with_devices(*sharers("y"), rule="label:team", resourceClaims=[SHARED]))
     assert [pending.gang for pending in plan.pending] == ["default/w"]
     assert not plan_of(with_devices(*sharers("x"), rule="label:team", resourceClaims=[SHARED])).pending

@@ -128,7 +128,7 @@ def test_every_kind_can_be_eased(blocker: Blocker) -> None:
     assert changed != snapshot
 
 
-def test_what_nobody_can_ease_is_left_out() -> None:
+def test_what_nothing_can_ease_is_left_out() -> None:
     snapshot = a_snapshot([a_node("a", 8)], a_gang("w", pods=1, gpus=1))
     assert eased(snapshot, "ns/w", Blocker("pods", "default", "2", "1")) is None
     assert cures(snapshot, "ns/w", [Blocker("pods", "default", "2", "1")], planned) == ()

@@ -174,7 +174,7 @@ def test_the_queue_chain_goes_up_to_the_root_with_allocation_after_the_plan() ->
     assert found.queues[0].requested == (3000, 3 * GIB, 5000)
 
 
-def test_a_victim_is_told_for_whom() -> None:
+def test_a_victim_is_told_for_which_gang() -> None:
     eviction = Eviction(
         "ns/busy-0", "ns/busy", "a", "reclaim", ("ns/j",), "Pod ns/busy-0 was preempted by workload ns/j."
     )

@@ -122,7 +122,7 @@ def test_unknown_links_and_unknown_gpus_say_why() -> None:
     assert gpus.text == "which link limits it is not known: nobody says which GPUs of n0 pod g-0 has."
 
 
-def test_who_is_known_is_told_beside_those_who_are_not() -> None:
+def test_what_is_known_is_told_beside_those_that_are_not() -> None:
     found = link_of(cluster([node("n0"), node("n1")], {"g": [held("n0", 0, 1), held("n1", gpus=2)]}))
     assert (found.pods, found.untold, found.gb_s) == (2, 1, 25)
     assert "Of 1 of 2 pods it is not known: nobody says which GPUs of n1" in found.text
@@ -150,7 +150,7 @@ def test_what_joins_the_nodes_is_told(cliques: tuple[str, str], between: str) ->
 @pytest.mark.parametrize(
     "pod", [held("n0", 1), held("n0", 1, gpus=0) | {"gpus": 0.5}, {"gpus": 2, "nodeSelector": {"a": "b"}}]
 )
-def test_who_has_no_links_is_told_nothing_of_them(pod: dict[str, Any]) -> None:
+def test_what_has_no_links_is_told_nothing_of_them(pod: dict[str, Any]) -> None:
     """One GPU, a part of one, and a gang that waits."""
     snapshot = cluster([node("n0")], {"g": [pod]})
     plan = cycle(snapshot, load_model("greedy-only"), budget_s=5.0)

@@ -168,7 +168,7 @@ def test_usage_cannot_make_a_share_negative() -> None:
     assert gpu_shares(queues, 8, {"used": 8, "fresh": 8}) == {"used": 0, "fresh": 8}
 
 
-def test_without_weight_for_anybody_nothing_is_left_over() -> None:
+def test_without_any_weight_nothing_is_left_over() -> None:
     assert gpu_shares([gpu_queue("a", 1), gpu_queue("b", 1)], 10, {"a": 5, "b": 5}) == {"a": 1, "b": 1}
 
 
@@ -180,7 +180,7 @@ def test_a_fraction_may_be_rounded_up_to_a_whole_gpu() -> None:
     assert gpu_shares(queues, 1, {"shared": 0.5, "a": 1, "b": 1}) == {"shared": 1, "a": 0, "b": 0}
 
 
-def test_who_gets_exactly_what_it_asks_for_starts_no_further_round() -> None:
+def test_what_gets_exactly_what_it_asks_for_starts_no_further_round() -> None:
     queues = [gpu_queue("exact", weight=2), gpu_queue("heavy", weight=6.2), gpu_queue("light", weight=1.8)]
     # 10 GPUs: 2 as asked, 6.2 and 1.8. The last one by remainder; shared out anew it would go to heavy.
     assert gpu_shares(queues, 10, {"exact": 2, "heavy": 9, "light": 9}) == {"exact": 2, "heavy": 6, "light": 2}

@@ -262,7 +262,7 @@ def ratio(amount: int, fair: int) -> Fraction | float:
 @pytest.mark.slow
 @settings(max_examples=150, deadline=None)
 @given(states(), requests, st.booleans())
-def test_who_may_reclaim_and_from_whom(state: State, request: Triple, fixed: bool) -> None:
+def test_which_queue_may_reclaim_and_from_which(state: State, request: Triple, fixed: bool) -> None:
     tree = state.tree
     leaves = [q for q in range(tree.size) if tree.is_leaf[q]]
     quotas = [queue.quota for queue in tree.queues]

@@ -48,7 +48,7 @@ def evicted(plan: Plan) -> set[str]:
     return {eviction.node for eviction in plan.evictions}
 
 
-def test_of_a_minimum_of_one_whoever_stays_holds_it() -> None:
+def test_of_a_minimum_of_one_whatever_stays_holds_it() -> None:
     """The first pod sits on the wanted node: it goes alone, the other one is the minimum from now on."""
     assert evicted(solve(cluster(1, {"wanted-0": 1, "other-0": 1}, wanted=1))) == {"wanted-0"}
 

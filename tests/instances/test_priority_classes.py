@@ -32,7 +32,7 @@ def by_class(snapshot: Snapshot) -> dict[str, tuple[int, bool]]:
 
 
 @pytest.mark.parametrize("threshold", [100, 501, 10, 1001])
-def test_who_is_preemptible_is_a_setting(folder: Path, read: Callable[[Path], Loaded], threshold: int) -> None:
+def test_what_is_preemptible_is_a_setting(folder: Path, read: Callable[[Path], Loaded], threshold: int) -> None:
     snapshot = read(with_threshold(folder, threshold)).snapshot
     assert snapshot.policy.non_preemptible_priority == threshold
     assert by_class(snapshot) == {name: (value, value < threshold) for name, value in CLASSES.items()}

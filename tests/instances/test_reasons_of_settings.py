@@ -58,7 +58,7 @@ def test_gated_and_failed_pods_are_not_ready(plan: Callable[[str], Plan]) -> Non
 
 
 @MODELS
-def test_who_waits_for_a_leaving_pod_is_nominated(plan: Callable[[str], Plan]) -> None:
+def test_what_waits_for_a_leaving_pod_is_nominated(plan: Callable[[str], Plan]) -> None:
     (bind,) = plan("pods-stuck-in-releasing-are-not-waited-for").binds
     assert (bind.node, bind.nominated) == ("node-0", True)
 

@@ -60,7 +60,7 @@ def test_an_unexpected_error_costs_its_own_pod_and_is_told(
     assert [(fault.where, fault.what, fault.error) for fault in faults] == [("reading", "Pod ns/bad", error)]
 
 
-def test_what_an_unreadable_pod_holds_is_nobody_elses(
+def test_what_an_unreadable_pod_holds_is_of_no_other_pod(
     build: Any, monkeypatch: pytest.MonkeyPatch, faults: list[Caught]
 ) -> None:
     failing(monkeypatch, KeyError("x"))

@@ -45,11 +45,11 @@ def test_a_budget_says_how_many_may_go(build: Any) -> None:
     assert found == DisruptionBudget("ns", "b", (Requirement("app", "In", ("x",)),), 2)
 
 
-def test_a_status_older_than_the_spec_lets_nobody_go(build: Any) -> None:
+def test_a_status_older_than_the_spec_lets_nothing_go(build: Any) -> None:
     assert one(build.read(pdb({"disruptionsAllowed": 2, "observedGeneration": 1}))).allowed == 0
 
 
-def test_without_a_status_nobody_goes_and_that_is_told(build: Any) -> None:
+def test_without_a_status_nothing_goes_and_that_is_told(build: Any) -> None:
     read = build.read(pdb())
     assert one(read).allowed == 0
     assert any(line.startswith("PodDisruptionBudget ns/b: has no status") for line in build.texts(read, "warning"))
@@ -59,7 +59,7 @@ def test_without_a_status_nobody_goes_and_that_is_told(build: Any) -> None:
     ("lost", "disrupted", "allowed"),
     [(0, {}, 2), (1, {}, 1), (3, {}, 0), (0, {"p0": "2026-01-01T00:00:00Z"}, 1)],
 )
-def test_who_left_since_is_taken_off(build: Any, lost: int, disrupted: Any, allowed: int) -> None:
+def test_what_left_since_is_taken_off(build: Any, lost: int, disrupted: Any, allowed: int) -> None:
     pods = running(build, 5)
     for pod in pods[:lost]:
         pod["metadata"]["deletionTimestamp"] = "1970-01-12T13:46:35Z"
@@ -115,7 +115,7 @@ def test_a_change_of_readiness_is_read_again(build: Any) -> None:
         ({"matchExpressions": [{"key": "a", "operator": "Exists"}]}, (Requirement("a", "Exists"),)),
     ],
 )
-def test_an_empty_selector_matches_all_and_a_missing_one_nobody(build: Any, selector: Any, expected: Any) -> None:
+def test_an_empty_selector_matches_all_and_a_missing_one_nothing(build: Any, selector: Any, expected: Any) -> None:
     assert one(build.read(pdb({}, selector=selector))).selector == expected
 
 

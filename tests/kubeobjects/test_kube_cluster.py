@@ -46,7 +46,7 @@ def test_slices_of_mixed_mode_are_no_whole_gpus_even_where_the_node_has_such(bui
     assert build.read(build.node("n", {"metadata": labels, "status": status})).nodes[0].gpus == 0
 
 
-def test_a_node_with_a_failed_gpu_still_tells_its_links_and_who_sits_where(build: Any) -> None:
+def test_a_node_with_a_failed_gpu_still_tells_its_links_and_which_pod_has_which(build: Any) -> None:
     annotations = {"kai-solver/gpu-topology": "dgx1-v100-8"}
     status = {"allocatable": {"nvidia.com/gpu": "7"}, "capacity": {"nvidia.com/gpu": "8"}}
     node = build.node("n", {"metadata": {"annotations": annotations}, "status": status})

@@ -329,7 +329,7 @@ def test_who_named_the_queue_is_kept_for_people(build: Any) -> None:
     assert build.one_gang(build.pod()).queue_source == "nobody named one"
 
 
-def test_a_pod_that_nobody_gave_a_queue_is_told_so(build: Any) -> None:
+def test_a_pod_without_a_queue_is_told_so(build: Any) -> None:
     assert any("queue default-queue" in text for text in build.texts(build.read(build.pod()), "warning"))
 
 

@@ -368,7 +368,7 @@ def test_pods_wait_for_their_pod_gang(build: Any) -> None:
     assert "waits for PodGang g, which does not exist" in build.one_gang(*grove(build)).set_aside
 
 
-def test_a_pod_gang_that_needs_nobody_is_set_aside(build: Any) -> None:
+def test_a_pod_gang_that_needs_nothing_is_set_aside(build: Any) -> None:
     gang = pod_gang()
     gang["spec"]["podgroups"][0]["minReplicas"] = 0
     assert "podgroups[0].minReplicas" in build.one_gang(*grove(build, gang)).set_aside

@@ -142,7 +142,7 @@ def test_a_value_that_is_not_honoured_is_listed_though_its_field_is(build: Any) 
     assert "enableFairShare" not in text
 
 
-def test_a_kind_that_nobody_knows_is_listed_whole(build: Any) -> None:
+def test_an_unknown_kind_is_listed_whole(build: Any) -> None:
     found = build.read(nvidia("Surprise", {"a": {"b": [1, 2]}, "c": None}))
     assert any("spec.a.b[0], spec.a.b[1], spec.c" in text for text in build.texts(found))
 

@@ -83,7 +83,7 @@ def signed(group: str, uid: str, amount: str = "500m") -> dict[str, str]:
     return dict([value, *signatures([value], uid, SIGNER)])
 
 
-def test_a_reservation_pod_says_who_has_its_device_whatever_the_pod_says(build: Build) -> None:
+def test_a_reservation_pod_says_which_pod_has_its_device_whatever_that_says(build: Build) -> None:
     liar = share(build, fraction="0.1", group="other", **{"kai-solver/devices": "5"})
     found = build.one_pod(liar, reservation("g", 3, uid_p="500m ns/p"), reservation("other", 4), settings=STRICT)
     assert (found.gpu_groups, found.devices, found.gpu.milli) == (("g",), (3,), 500)

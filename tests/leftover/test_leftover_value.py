@@ -33,7 +33,7 @@ def test_one_gpu_is_packed_by_size() -> None:
     assert packed.pattern(0, 2, demand) == ()
 
 
-def test_a_rest_that_nobody_asks_for_is_worth_nothing() -> None:
+def test_a_rest_that_nothing_asks_for_is_worth_nothing() -> None:
     demand = demand_of((1000, 1, 810), (1000, 1, 1000))
     table = ValueTable.of(demand, worth_of(demand), 2)
     assert value(table, 90_000, 190, 1000) == pytest.approx(1000.0)

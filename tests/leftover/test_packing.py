@@ -64,7 +64,7 @@ def test_shares_are_packed_where_they_fit(sizes: list[tuple[int, int]], cpu: int
     assert worth > 0 or exhaustive(guests, cpu, devices) == 0
 
 
-def test_what_is_over_committed_takes_nobody() -> None:
+def test_what_is_over_committed_takes_no_pod() -> None:
     assert pack([guest(0, 1, 1, 1000, 1000)], [-1], [1000]) == (0, (0,))
     assert pack([guest(0, 1, 1, 1000, 1000)], [4], [-500, 1000]) == (1000, (1,))
 

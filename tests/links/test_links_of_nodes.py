@@ -125,7 +125,7 @@ def test_an_annotation_that_cannot_be_used_leaves_the_label() -> None:
         assert "annotation kai-solver/gpu-topology" in graph.notices[0]
 
 
-def test_the_label_counts_where_nobody_else_does() -> None:
+def test_the_label_counts_where_nothing_else_does() -> None:
     assert graph_of_node(H100 | {"nvidia.com/gpu.count": "8"}).name == "hgx-h100-8"
     assert [graph_of_node({"nvidia.com/gpu.count": text}).gpus for text in ("3", "", "-2", "many", "9" * 20)] == [
         3,
@@ -189,7 +189,7 @@ NAMES = st.sampled_from(["productName", "type", "pcieBusID", "pcieRoot", "numaNo
 
 @pytest.mark.slow
 @given(st.lists(st.dictionaries(NAMES, VALUES), max_size=70))
-def test_devices_of_anybody(devices: list[dict[str, Attribute]]) -> None:
+def test_devices_of_any_text(devices: list[dict[str, Attribute]]) -> None:
     found = graph_of_devices([device(f"gpu-{at}", **attributes) for at, attributes in enumerate(devices)])
     assert len(found.devices) in (0, found.graph.gpus)
     assert (found.graph.grade == found.graph.grade.T).all()

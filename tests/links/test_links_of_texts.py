@@ -213,7 +213,7 @@ def may_be_refused(text: str) -> None:
 
 
 @given(st.lists(PIECES | st.text(max_size=4), max_size=60).map("".join))
-def test_text_of_anybody(text: str) -> None:
+def test_any_text(text: str) -> None:
     may_be_refused(text)
 
 

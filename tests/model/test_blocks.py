@@ -34,7 +34,7 @@ def test_whole_blocks_that_fit_break_no_row(room: int, kinds: list[tuple[int, in
 
 
 @given(st.integers(1, 24), st.integers(1, 18), st.integers(1, 18))
-def test_who_stays_leaves_room_for_so_many_whole_blocks(room: int, come: int, stay: int) -> None:
+def test_what_stays_leaves_room_for_so_many_whole_blocks(room: int, come: int, stay: int) -> None:
     coming, staying = Block(come, 0, max(1, room // come)), Block(stay, 1, 1)
     rows = list(emptying([coming], [staying], room))
     for count, stays in product(range(coming.most + 1), (0, 1)):

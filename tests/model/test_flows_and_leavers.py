@@ -260,7 +260,7 @@ def test_a_row_of_small_numbers_keeps_what_it_says() -> None:
     assert coarse([], 7) == ([], 7)
 
 
-def test_those_who_leave_without_nodes_leave_in_the_whole_model(child: SolverChild) -> None:
+def test_those_that_leave_without_nodes_leave_in_the_whole_model(child: SolverChild) -> None:
     """Two gangs of 2 + 2 GPUs fill a rack each; one of them goes for a gang of 4 + 4 that fits only then."""
     nodes = tuple(a_node(n, n // 2) for n in range(4))
     running = [a_gang(0, [2, 2], "rack", [0, 1]), a_gang(1, [2, 2, 2, 2], "rack", [2, 2, 3, 3])]

@@ -97,7 +97,7 @@ def test_where_it_is_not_known_what_is_free_the_fullest_node_is_taken() -> None:
     assert where(replace(snapshot, gangs=unknown)) == "n0"
 
 
-def test_who_spreads_goes_to_the_emptiest_node() -> None:
+def test_what_spreads_goes_to_the_emptiest_node() -> None:
     snapshot = cluster([DOUBLE, FAR | {3}], 2, queues=[{"name": "q", "quota": 16, "placement": {"nodes": "spread"}}])
     assert where(snapshot) == "n1"
 
@@ -113,7 +113,7 @@ def test_single_gpus_leave_pairs_together() -> None:
 @pytest.mark.slow
 @settings(max_examples=60, deadline=None)
 @given(st.lists(st.sets(st.integers(0, 7), min_size=1), min_size=1, max_size=5), st.integers(2, 5))
-def test_nobody_had_a_better_set_on_a_node_in_use(free: list[set[int]], asked: int) -> None:
+def test_nothing_had_a_better_set_on_a_node_in_use(free: list[set[int]], asked: int) -> None:
     binds = planned(cluster(free, asked), STILL).binds
     roomy = [own for own in free if len(own) >= asked]
     assert bool(binds) is bool(roomy)
@@ -160,7 +160,7 @@ def one(name: str, gpus: int) -> dict[str, Any]:
     return {"name": name, "queue": "q", "pods": [{"gpus": gpus}]}
 
 
-def test_who_takes_all_gpus_of_a_node_is_counted_like_others() -> None:
+def test_what_takes_all_gpus_of_a_node_is_counted_like_others() -> None:
     """There is one set of them: such pods are placed by the dozen, as where links say nothing."""
     problem = build_problem(cluster([set(EVERY)], 2, gangs=[one("two", 2), one("seven", 7), one("all", 8)]))
     state = State(problem)

@@ -74,7 +74,7 @@ def test_gpus_of_an_unknown_product_are_given_as_they_come() -> None:
     assert len(granted(plan)[0]) == 2
 
 
-def test_who_may_have_only_certain_gpus_keeps_them() -> None:
+def test_what_may_have_only_certain_gpus_keeps_them() -> None:
     """One pod may have GPU 3 alone: the other one does not get it, however good its links are."""
     only = {"deviceClass": DRIVER, "selectors": [f'device.attributes["{DRIVER}"].pcieBusID == "0000:03:00.0"']}
     templates = [

@@ -65,7 +65,7 @@ def test_every_pod_of_a_node_gets_a_good_set() -> None:
     assert [bind.link for bind in both.binds] == [SINGLE, SINGLE]
 
 
-def test_the_gpus_of_those_who_run_are_taken() -> None:
+def test_the_gpus_of_those_that_run_are_taken() -> None:
     plan = planned(cluster([held(2, 1, 5), held(1, 0), pod(2)]))
     (bind,) = plan.binds
     assert not {0, 1, 5} & set(gpus(bind))
@@ -73,7 +73,7 @@ def test_the_gpus_of_those_who_run_are_taken() -> None:
 
 
 @pytest.mark.parametrize("known", [{"devices": [1, 5]}, {"wishedDevices": [1, 5]}])
-def test_a_wish_counts_where_nobody_lacks_one(known: dict[str, Any]) -> None:
+def test_a_wish_counts_where_nothing_lacks_one(known: dict[str, Any]) -> None:
     (bind,) = planned(cluster([pod(2, status="Running", node="n0", **known), pod(6)])).binds
     assert gpus(bind) == (0, 2, 3, 4, 6, 7)
     assert bind.link is not None
@@ -103,21 +103,21 @@ def test_without_links_plans_are_as_they_were() -> None:
     assert sorted(sum(map(gpus, plan.binds), ())) == [0, 2, 3, 4, 6, 7]
 
 
-def test_a_shared_gpu_that_the_plan_opens_is_nobody_elses() -> None:
+def test_a_shared_gpu_that_the_plan_opens_is_of_no_other_pod() -> None:
     found = by_gang(planned(cluster([pod(0.5), pod(2), pod(4)])))
     assert found["g0"].link is None
     assert found["g1"].link == DOUBLE
     assert len({gpu for bind in found.values() for gpu in gpus(bind)}) == 7
 
 
-def test_who_waits_for_gpus_that_others_leave_may_have_theirs() -> None:
+def test_what_waits_for_gpus_that_others_leave_may_have_theirs() -> None:
     victim = held(8, 0, 1, 2, 3, 4, 5, 6, 7, deleted="-10s")
     (bind,) = planned(cluster([victim, pod(2)])).binds
     assert bind.nominated
     assert bind.link == DOUBLE
 
 
-def test_who_starts_now_takes_nothing_that_is_still_held() -> None:
+def test_what_starts_now_takes_nothing_that_is_still_held() -> None:
     leaving = held(2, 0, 3, deleted="-10s")
     plan = planned(cluster([leaving, pod(6), pod(2)]))
     now, later = sorted(plan.binds, key=lambda bind: bind.nominated)

@@ -107,7 +107,7 @@ def test_as_few_neighbours_as_possible_are_apart_at_every_level(snapshot: Snapsh
 @pytest.mark.slow
 @settings(max_examples=20, deadline=None)
 @given(clusters())
-def test_who_is_where_changes_and_how_many_are_where_does_not(snapshot: Snapshot) -> None:
+def test_what_is_where_changes_and_how_many_are_where_does_not(snapshot: Snapshot) -> None:
     gang = snapshot.gangs[0]
     unranked = replace(snapshot, gangs=(replace(gang, pods=tuple(replace(pod, labels={}) for pod in gang.pods)),))
     ours, plain = (Counter((b.node, b.devices) for b in planned(s).binds) for s in (snapshot, unranked))
@@ -156,7 +156,7 @@ def test_pods_of_two_sizes_are_not_exchanged() -> None:
     assert {bind.pod: bind.node for bind in plan.binds} == {first.key: "large", second.key: "small"}
 
 
-def test_who_was_promised_a_place_keeps_it() -> None:
+def test_what_was_promised_a_place_keeps_it() -> None:
     nodes = [a_node("n0", 0, 0), a_node("n1", 0, 1)]
     gang = a_gang((PodSet("w", 2),), ["w", "w"])
     first, second = gang.pods
@@ -167,7 +167,7 @@ def test_who_was_promised_a_place_keeps_it() -> None:
 
 
 @pytest.mark.parametrize("labelled", [True, False])
-def test_a_lost_worker_comes_back_beside_those_who_run(labelled: bool) -> None:
+def test_a_lost_worker_comes_back_beside_those_that_run(labelled: bool) -> None:
     nodes = [a_node(f"n{i}", 0, 0) for i in range(3)]
     gang = a_gang((PodSet("w", 3),), ["w"] * 3, labelled=labelled)
     running = tuple(

@@ -90,7 +90,7 @@ def test_a_share_says_how_much_of_the_device_it_takes() -> None:
     assert bind.devices == (Device(0, 250),)
 
 
-def test_who_waits_for_room_is_nominated_and_the_mover_is_told_for_whom() -> None:
+def test_what_waits_for_room_is_nominated_and_the_mover_is_told_for_which_gang() -> None:
     plan = planned(
         a_cluster([a_node("n0", 2), a_node("n1", 1)], [a_gang("r", 1, on="n0", queue="a"), a_gang("w", 2, queue="a")])
     )
@@ -101,7 +101,7 @@ def test_who_waits_for_room_is_nominated_and_the_mover_is_told_for_whom() -> Non
     assert plan.evictions == ()
 
 
-def test_of_a_unit_that_moves_who_can_stay_stays_on_its_own_devices() -> None:
+def test_of_a_unit_that_moves_pods_that_can_stay_stay_on_their_own_devices() -> None:
     """One of two pods goes; the other keeps its device, and the newcomer gets the rest."""
     nodes = [a_node("n0", 3), a_node("n1", 4), a_node("n2", 1)]
     running = a_gang("r", 1, 1, on="n1 n1", queue="a")
@@ -113,7 +113,7 @@ def test_of_a_unit_that_moves_who_can_stay_stays_on_its_own_devices() -> None:
     assert {device.index for device in on_n1.devices} == {0, 1, 2, 3} - kept
 
 
-def test_a_preempted_pod_is_told_by_whom() -> None:
+def test_a_preempted_pod_is_told_by_which_gang() -> None:
     gangs = [a_gang("low", 1, on="n0", priority=50, queue="a"), a_gang("high", 1, priority=60, queue="a")]
     plan = planned(a_cluster([a_node("n0", 1)], gangs))
     (eviction,) = plan.evictions

@@ -164,7 +164,7 @@ def test_a_queue_takes_back_what_it_deserves() -> None:
     assert [e.gang for e in plan.evictions] == ["ns/a1"]
 
 
-def test_nobody_is_evicted_for_a_place_that_the_next_cycle_gives_back() -> None:
+def test_nothing_is_evicted_for_a_place_that_the_next_cycle_gives_back() -> None:
     """An older gang of b asks for more than b deserves: b would be served after a, and a1 would have its GPU again."""
     older = a_gang("b-large", queue="b", gpus=3, created_s=4.0)
     plan = cycle(two_queues(older, a_gang("b1", queue="b", created_s=5.0)), GREEDY)

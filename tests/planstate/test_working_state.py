@@ -160,7 +160,7 @@ def test_nothing_is_promised_twice(state: State, data: st.DataObject) -> None:
 
 @given(state=states(), data=st.data())
 @SPEED
-def test_queues_pay_for_who_is_there(state: State, data: st.DataObject) -> None:
+def test_queues_pay_for_what_is_there(state: State, data: st.DataObject) -> None:
     walk(state, data, 8)
     tree, problem = state.problem.queues, state.problem
     total = [0, 0, 0]

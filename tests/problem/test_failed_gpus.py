@@ -62,7 +62,7 @@ def test_parts_are_withheld_where_none_is_wholly_free() -> None:
     assert free(a_cluster(*halves)) == [WHOLE // 2, WHOLE // 2, 0, 0]
 
 
-def test_what_gets_free_is_withheld_before_anybody_is_charged() -> None:
+def test_what_gets_free_is_withheld_before_any_pod_is_charged() -> None:
     leaving = runs("r", [0, 1, 2, 3])
     leaving["pods"][0]["deleted"] = "-10s"
     problem = build_problem(a_cluster(leaving))
@@ -70,14 +70,14 @@ def test_what_gets_free_is_withheld_before_anybody_is_charged() -> None:
     assert problem.device_releasing[0].tolist() == [WHOLE, WHOLE, WHOLE, 0]
 
 
-def test_nobody_starts_on_the_word_of_who_is_still_leaving() -> None:
+def test_no_pod_starts_on_gpus_of_one_that_is_still_leaving() -> None:
     """Of 3 GPUs 3.5 are held; when one is given back half a one may be had, not before."""
     now, later = np.array([WHOLE // 2, 0, 0, 0]), np.array([0, 0, 0, WHOLE])
     withhold(now, later, 1, ())
     assert (now.tolist(), (now + later).tolist()) == ([0, 0, 0, 0], [WHOLE // 2, 0, 0, 0])
 
 
-def test_whoever_leaves_an_overfilled_node_makes_good_what_is_missing() -> None:
+def test_whatever_leaves_an_overfilled_node_makes_good_what_is_missing() -> None:
     problem = build_problem(a_cluster(runs("r", [0, 1]), runs("s", [2, 3])))
     assert problem.device_free[0].tolist() == [0, -WHOLE, 0, -WHOLE]
 
@@ -94,7 +94,7 @@ def test_a_pod_on_the_last_gpu_leaves_as_many_for_others(model: str) -> None:
 
 
 @MODELS
-def test_a_full_node_takes_nobody(model: str) -> None:
+def test_a_full_node_takes_no_pod(model: str) -> None:
     plan = planned(a_cluster(runs("r", [1, 2, 3]), waits("w", 1)), model)
     assert not plan.binds
     assert plan.pending[0].reason is not Reason.SET_ASIDE
@@ -102,7 +102,7 @@ def test_a_full_node_takes_nobody(model: str) -> None:
 
 @MODELS
 @pytest.mark.parametrize("asked", [3, 4])
-def test_who_takes_the_place_of_all_gets_what_still_works(model: str, asked: int) -> None:
+def test_what_takes_the_place_of_all_gets_what_still_works(model: str, asked: int) -> None:
     plan = planned(a_cluster(runs("r", [0, 1, 2, 3], priority=40), waits("w", asked, priority=80)), model)
     assert len(plan.binds) == (asked == 3)
     assert len(plan.evictions) == (asked == 3)
@@ -165,7 +165,7 @@ def test_the_checker_refuses_no_plan(snapshot: Snapshot) -> None:
     st.integers(0, 4),
     st.integers(0, 99),
 )
-def test_those_who_leave_free_at_most_what_may_be_had_then(held: list[int], missing: int, seed: int) -> None:
+def test_those_that_leave_free_at_most_what_may_be_had_then(held: list[int], missing: int, seed: int) -> None:
     """One pod a device, any of which leave: nothing but what is left beside the others."""
     dice, missing = random.Random(seed), min(missing, len(held))
     now = WHOLE - np.array(held)

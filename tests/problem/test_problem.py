@@ -94,13 +94,13 @@ def test_an_over_committed_node_shows_it() -> None:
     assert sum(free) == -MILLI
 
 
-def test_a_node_without_devices_seats_nobody() -> None:
+def test_a_node_without_devices_seats_no_pod() -> None:
     assert seats(a_pod("a", 1), gpus=0) == ({0: ()}, [])
 
 
 @given(st.lists(st.sampled_from([(1, 1000), (2, 1000), (1, 500), (1, 250), (2, 500)]), max_size=6), st.integers(1, 6))
 @settings(max_examples=100, deadline=None)
-def test_what_is_free_is_what_nobody_holds(requests: list[tuple[int, int]], gpus: int) -> None:
+def test_what_is_free_is_what_nothing_holds(requests: list[tuple[int, int]], gpus: int) -> None:
     pods = [
         a_pod(f"p{i}", GpuRequest(devices, milli)) for i, (devices, milli) in enumerate(requests) if devices <= gpus
     ]

@@ -57,7 +57,7 @@ def test_every_signed_and_guarded_mark_is_among_the_marks_of_schedulers() -> Non
     assert [key for key in sorted(signed.union(*ANNOTATIONS.values())) if f"`{key}`" not in marks] == []
 
 
-def test_no_row_is_about_a_key_that_nobody_reads() -> None:
+def test_no_row_is_about_a_key_that_nothing_reads() -> None:
     rows = [line.split("|")[1] for line in PAGE.splitlines() if line.startswith("| `") and "/" in line.split("|")[1]]
     told = {key for row in rows for key in re.findall(r"`([^`]+)`", row) if KEY.fullmatch(key)}
     elsewhere = "".join(path.read_text() for path in (ROOT / "kai_solver").rglob("*.py"))

@@ -75,7 +75,7 @@ def test_a_nominated_pod_is_pipelined() -> None:
     assert event == Event("Pod", "ns/j-0", "Normal", "Pipelined", "Pod ns/j-0 was pipelined to node n")
 
 
-def test_an_eviction_is_told_to_the_pod_group_with_who_did_it() -> None:
+def test_an_eviction_is_told_to_the_pod_group_with_what_did_it() -> None:
     lost = [Eviction(f"ns/v-{i}", "ns/v", "n", "preempt", ("other/j", "ns/k"), "text of KAI") for i in range(2)]
     first, second = events(Plan(evictions=tuple(lost)), a_gang("v", a_pod("v-0", R), a_pod("v-1", R)))
     assert first == Event(

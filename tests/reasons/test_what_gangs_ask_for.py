@@ -267,7 +267,7 @@ def test_a_missing_topology_is_named() -> None:
     )
 
 
-def test_a_preferred_level_of_a_missing_topology_holds_nobody_back() -> None:
+def test_a_preferred_level_of_a_missing_topology_holds_nothing_back() -> None:
     root = flat_gang(1, TopologyConstraint("nowhere", preferred="rack"))
     assert readiness(a_gang(root, [("default", P)])) is None
 
@@ -281,7 +281,7 @@ def test_a_pod_that_waits_for_something_outside_holds_back_its_gang() -> None:
     assert found[1] == "Scheduling conditions were not met for pod ns/g-0:\nclaim data is missing"
 
 
-def test_who_is_not_ready_is_refused_on_every_rung_with_proof() -> None:
+def test_what_is_not_ready_is_refused_on_every_rung_with_proof() -> None:
     outcome = run_actions(a_gang(flat_gang(3), [("default", P)]))
     assert set(outcome.refusals[0]) == set(ACTIONS)
     assert {refusal.proof.state for refusal in outcome.refusals[0].values()} == {"proven"}

@@ -69,7 +69,7 @@ def test_the_cheapest_domain_comes_first_and_all_together_last() -> None:
         ]
 
 
-def test_a_domain_in_which_somebody_may_not_leave_is_left_out() -> None:
+def test_a_domain_in_which_a_pod_may_not_leave_is_left_out() -> None:
     pair = [running("v0", "n0"), running("v1", "n2")]
     assert ways(a_cluster(*pair, NEWCOMER, racks=TWO), staying=["v0"]) == [({"v1"}, R1, 1)]
     fixed = running("f", "n1", priority=100)
@@ -104,7 +104,7 @@ def test_surplus_goes_before_the_core_that_has_to_go() -> None:
     assert [len(way.units) for way in found(pool, allocation_unit)] == [1, 2, 2]
 
 
-def test_who_minds_no_tenants_clears_nothing() -> None:
+def test_what_minds_no_tenants_clears_nothing() -> None:
     tools = {"name": "w", "queue": "b", "pods": [{"cpu": 1}]}
     assert ways(a_cluster(running("v0", "n0"), tools, racks=TWO)) == []
     assert ways(a_cluster(running("v0", "n0", "b"), NEWCOMER, racks=TWO)) == []

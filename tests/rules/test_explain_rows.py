@@ -71,7 +71,7 @@ def test_a_row_that_begins_elsewhere_is_none() -> None:
     assert row.have == "none; the largest free row is 4 on node a, and none of 4 begins at a multiple of 4"
 
 
-def test_what_nobody_knows_is_told_as_such() -> None:
+def test_what_is_not_known_is_told_as_such() -> None:
     """One GPU failed on a node, a pod of unknown GPUs stays on another."""
     row = the_row(cluster(2, CONTIGUOUS, {"name": "failed", "allocatableGpus": 7}, {"name": "dim", "held": 1}))
     assert row.have == (

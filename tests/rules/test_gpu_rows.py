@@ -94,7 +94,7 @@ def test_a_row_is_taken_where_it_fits_tightest() -> None:
     assert [given_to(bind) for bind in plan.binds] == [[0, 1], [3, 4, 5, 6, 7]]
 
 
-def test_where_nobody_knows_which_gpus_are_free_no_row_can_be_promised() -> None:
+def test_where_it_is_not_known_which_gpus_are_free_no_row_can_be_promised() -> None:
     unnamed = {"name": "r", "queue": "q", "pods": [{"gpus": 1, "status": "Running", "node": "n0"}]}
     (pending,) = planned(cluster(unnamed, wants("a", 2, CONTIGUOUS), gpus=[8])).pending
     said = "; ".join(text for error in pending.fit_errors for text in (*error.messages, *error.detailed))
@@ -103,7 +103,7 @@ def test_where_nobody_knows_which_gpus_are_free_no_row_can_be_promised() -> None
     assert not planned(cluster(wants("a", 2, CONTIGUOUS), gpus=[8], allocatableGpus=7)).binds
 
 
-def test_victims_are_those_who_sit_in_a_row() -> None:
+def test_victims_are_those_in_a_row() -> None:
     """Who is scattered has four GPUs as well, but none of them follow each other."""
     gangs = [
         runs("scattered", "n0", 0, 2, 4, 6, priority=50),
@@ -118,7 +118,7 @@ def test_victims_are_those_who_sit_in_a_row() -> None:
     assert [given_to(bind) for bind in plan.binds] == [[4, 5, 6, 7]]
 
 
-def test_who_moves_makes_a_row_and_does_not_stay_with_other_gpus() -> None:
+def test_what_moves_makes_a_row_and_does_not_stay_with_other_gpus() -> None:
     """On one node everybody would have to change GPUs in place, which nobody can; with another one there is a place."""
     held = runs("r", "n0", *ISSUE)
     assert planned(cluster(held, wants("a", 20, CONTIGUOUS))).moves == ()
@@ -174,7 +174,7 @@ def test_a_pod_waits_where_no_row_is_free_and_nowhere_else(
 @pytest.mark.slow
 @settings(max_examples=60, deadline=None)
 @given(HELD, st.lists(st.tuples(st.integers(1, 5), st.sampled_from(["", CONTIGUOUS, ALIGNED])), max_size=4), TOPOLOGIES)
-def test_whoever_comes_beside_them_rows_stay_rows(
+def test_whatever_comes_beside_them_rows_stay_rows(
     held: list[set[int]], asked: list[tuple[int, str]], topology: str
 ) -> None:
     waiting = [wants(f"w{i}", count, row) for i, (count, row) in enumerate(asked)]

@@ -174,7 +174,7 @@ def test_later_pods_keep_to_the_spread_of_those_that_were_placed_anew(index: Pod
     assert index.mask(pod("free", app="web")).all()
 
 
-def test_friends_who_come_later_come_to_a_new_pod_that_came_as_the_first(index: PodAffinityIndex) -> None:
+def test_pods_that_match_come_later_to_a_new_pod_that_came_as_the_first(index: PodAffinityIndex) -> None:
     first, second = pod("p", NEAR_WEB, app="web"), pod("q", app="web")
     index.place(first, 0, new=True)
     assert index.mask(second).tolist() == [True, True, False, False]
@@ -195,7 +195,7 @@ def test_friends_of_a_new_pod_that_has_company_come_where_they_like(index: PodAf
     assert index.mask(pod("q", app="web")).all()
 
 
-def test_who_is_sought_is_a_friend_of_somebody_placed_anew(index: PodAffinityIndex) -> None:
+def test_a_pod_is_sought_that_a_pod_with_a_new_place_requires(index: PodAffinityIndex) -> None:
     friend, stranger, asking = pod("q", app="web"), pod("r", app="db"), pod("p", NEAR_WEB)
     index.place(friend, 0)
     index.place(asking, 0)
@@ -277,7 +277,7 @@ def test_the_index_and_the_plain_way_agree_after_any_history(
 
 
 @given(st.lists(st.tuples(PODS, st.integers(0, 3), st.booleans()), max_size=6))
-def test_whoever_comes_later_breaks_no_rule_of_those_placed_anew(history: list[tuple[Pod, int, bool]]) -> None:
+def test_pods_that_come_later_break_no_rule_of_those_with_new_places(history: list[tuple[Pod, int, bool]]) -> None:
     index = PodAffinityIndex(NODES)
     placed: list[Placed] = []
     come: list[Placed] = []

@@ -28,7 +28,7 @@ def index() -> PodAffinityIndex:
     return PodAffinityIndex(NODES)
 
 
-def test_without_anybody_to_like_all_are_equal(index: PodAffinityIndex) -> None:
+def test_without_pods_to_prefer_all_nodes_are_equal(index: PodAffinityIndex) -> None:
     assert affinity_score(index, pod("q", likes(10, "zone")), ALL).tolist() == [0, 0, 0, 0]
 
 
@@ -76,7 +76,7 @@ def test_emptier_domains_are_preferred_where_spread_should_hold(index: PodAffini
     ]
 
 
-def test_a_wish_keeps_nobody_out(index: PodAffinityIndex) -> None:
+def test_a_preference_keeps_no_pod_out(index: PodAffinityIndex) -> None:
     wish = Constraints(
         preferred_spread=(SpreadConstraint(WEB, "zone"),), preferred_pods=((-9, PodAffinityTerm(WEB, "zone")),)
     )

@@ -61,7 +61,7 @@ def starts(snapshot: Snapshot, action: Action = Action.ALLOCATE) -> int:
     return sum(len(rows) for kinds in made.values() for rows in kinds.values())
 
 
-def test_nobody_asks_for_a_row_and_there_is_nothing_of_it() -> None:
+def test_nothing_asks_for_a_row_and_there_is_nothing_of_it() -> None:
     joint = Case(cluster([8], holds("r", 1, **LOW), wants(2, 2, rows=["", ""])), Action.PREEMPT).joint()
     form = formulate(joint, FAMILIES, ())
     assert form.spec.count("gpurows") == 0
@@ -69,7 +69,7 @@ def test_nobody_asks_for_a_row_and_there_is_nothing_of_it() -> None:
     assert [origin[1] for group in form.variables.classes for origin in group.members] == [()]
 
 
-def test_who_leaves_is_who_sits_in_the_row(child: SolverChild) -> None:
+def test_pods_in_the_row_leave(child: SolverChild) -> None:
     """Two may leave, and only beside the second one two are free."""
     sits = [holds("f", 0, 2, 4, **FIXED), holds("far", 1, 3, **LOW), holds("near", 5, **LOW)]
     plan = solved(child, cluster([7], *sits, wants(2)), Action.PREEMPT)
@@ -97,7 +97,7 @@ def test_shares_keep_to_other_devices(child: SolverChild) -> None:
     assert not plan.evictions
 
 
-def test_whoever_nobody_knows_leaves_for_a_row(child: SolverChild) -> None:
+def test_pods_with_unidentified_gpus_leave_for_a_row(child: SolverChild) -> None:
     known = holds("known", 0, 1, **FIXED)
     unknown = [holds(name, 7, known=False, **LOW) for name in ("s", "t")]
     plan = solved(child, cluster([8], known, *unknown, wants(2)), Action.PREEMPT)
@@ -108,7 +108,7 @@ def test_whoever_nobody_knows_leaves_for_a_row(child: SolverChild) -> None:
     assert solved(child, cluster([8], known, unknown[0], stays, wants(2, rows=[""])), Action.PREEMPT) is not None
 
 
-def test_who_starts_among_them_waits_for_the_row_too(child: SolverChild) -> None:
+def test_what_starts_among_them_waits_for_the_row_too(child: SolverChild) -> None:
     """The single pod could start at once, on a GPU that nobody could name."""
     gangs = holds("known", 0, 1, **FIXED), holds("s", 7, known=False, **LOW)
     plan = solved(child, cluster([8], *gangs, wants(1, 5, rows=["", "contiguous"])), Action.PREEMPT)
@@ -116,7 +116,7 @@ def test_who_starts_among_them_waits_for_the_row_too(child: SolverChild) -> None
     assert all(bind.nominated for bind in plan.binds)
 
 
-def test_nobody_changes_devices_in_place(child: SolverChild) -> None:
+def test_nothing_changes_devices_in_place(child: SolverChild) -> None:
     sits = [holds("f", 0, 3, **FIXED), holds("r", 1, **LOW)]
     assert solved(child, cluster([5], *sits, wants(2)), Action.CONSOLIDATION) is None
     plan = solved(child, cluster([5, 1], *sits, wants(2)), Action.CONSOLIDATION)
@@ -124,7 +124,7 @@ def test_nobody_changes_devices_in_place(child: SolverChild) -> None:
     assert [(move.pod, move.target) for move in plan.moves] == [("ns/r-0", "n1")]
 
 
-def test_of_several_who_leave_a_node_those_move_that_find_another(child: SolverChild) -> None:
+def test_of_several_that_leave_a_node_those_move_that_find_another(child: SolverChild) -> None:
     """Two nodes, one mover on each: each may go to the other's node, and neither is sent to its own."""
     sits = [holds(f"f{i}", 0, 3, at=f"n{i}", **FIXED) for i in range(2)]
     moves = [holds(f"r{i}", 1, at=f"n{i}", **LOW) for i in range(2)]
@@ -145,7 +145,7 @@ def test_of_several_who_leave_a_node_those_move_that_find_another(child: SolverC
         (11, (6, 3, 3), ["aligned"] * 3, False),
     ],
 )
-def test_where_nobody_may_leave_counts_do(
+def test_where_nothing_may_leave_counts_do(
     child: SolverChild, gpus: int, asked: tuple[int, ...], rows: list[str], fits: bool
 ) -> None:
     snapshot = cluster([gpus], wants(*asked, rows=rows))

@@ -88,7 +88,7 @@ def test_where_too_few_are_free_no_more_are_taken() -> None:
     assert not plan_of(a_cluster(a_gang("r", gpus=1, at="n0"), a_gang("w", gpus=1), racks=[0, 0], kept=5)).pending
 
 
-def test_nobody_is_moved_to_a_spare_node() -> None:
+def test_nothing_is_moved_to_a_spare_node() -> None:
     gangs = [a_gang("r0", gpus=1, at="n0"), a_gang("r1", gpus=1, at="n1"), a_gang("w", gpus=2, mayUseSpares=True)]
     plan = plan_of(a_cluster(*gangs, racks=[0, 0, 0]))
     assert nodes_of(plan) == {"n2"}

@@ -51,7 +51,7 @@ FIXED: dict[str, Any] = {"preemptible": False, "priority": 60}
 
 
 @MODELS
-def test_a_stranger_who_may_leave_does_for_a_row(model: str) -> None:
+def test_a_stranger_that_may_leave_does_for_a_row(model: str) -> None:
     known = runs("known", 2, devices=[0, 1], **FIXED)
     plan = planned(cluster(known, runs("stranger", 3), wants("a", 4, ALIGNED)), model)
     assert (given_to(plan, "a"), victims(plan)) == ([4, 5, 6, 7], {"stranger-0"})
@@ -74,7 +74,7 @@ def test_all_strangers_of_the_node_leave(model: str) -> None:
 
 
 @MODELS
-def test_one_stranger_who_stays_keeps_the_others(model: str) -> None:
+def test_one_stranger_that_stays_keeps_the_others(model: str) -> None:
     stays = runs("t", 1, **FIXED)
     plan = planned(cluster(runs("k", 2, devices=[0, 1], **FIXED), runs("s", 1), stays, wants("a", 4, ALIGNED)), model)
     assert not plan.binds
@@ -82,7 +82,7 @@ def test_one_stranger_who_stays_keeps_the_others(model: str) -> None:
 
 
 @MODELS
-def test_a_stranger_who_is_leaving_is_waited_for(model: str) -> None:
+def test_a_stranger_that_is_leaving_is_waited_for(model: str) -> None:
     gangs = runs("known", 2, devices=[0, 1], **FIXED), runs("going", 3, status="Releasing")
     plan = planned(cluster(*gangs, wants("a", 4, ALIGNED)), model)
     assert given_to(plan, "a") == [4, 5, 6, 7]
@@ -125,7 +125,7 @@ def test_pods_without_a_row_leave_it_to_others(model: str) -> None:
 
 
 @MODELS
-def test_a_preferred_row_is_named_before_those_who_want_none(model: str) -> None:
+def test_a_preferred_row_is_named_before_those_that_want_none(model: str) -> None:
     held = runs("r", 4, devices=[0, 1, 5, 6])
     snapshot = cluster(held, wants("plain", 2), wants("a", 2, "contiguous-preferred"), gpuTopology="dgx1-v100-8")
     assert given_to(planned(snapshot, model), "a") == [2, 3]
@@ -144,7 +144,7 @@ def test_devices_are_believed_but_those_that_clash() -> None:
 
 
 @MODELS
-def test_who_comes_to_a_node_where_a_row_is_promised_waits_for_strangers_too(model: str) -> None:
+def test_what_comes_to_a_node_where_a_row_is_promised_waits_for_strangers_too(model: str) -> None:
     """The single pod comes after the row, and one GPU is free at once: but which one is it?"""
     known = runs("known", 2, devices=[0, 1], **FIXED)
     gangs = runs("going", 3, status="Releasing"), wants("row", 4, ALIGNED, priority=90), wants("one", 1)

@@ -93,7 +93,7 @@ def test_what_cannot_be_had_is_told_with_its_proof() -> None:
     assert found.optimal
 
 
-def test_nothing_is_proven_of_who_stays_by_wishes_beyond_links() -> None:
+def test_nothing_is_proven_of_what_stays_by_wishes_beyond_links() -> None:
     """It prefers the node with the poor pair; on the other one it would lose nothing."""
     wish = {"preferred": [{"weight": 10, "term": [{"key": "metadata.name", "values": ["n0"]}]}]}
     plan = planned(cluster([frozenset({0, 5}), frozenset({1, 5})], gang("a") | {"pods": [{"gpus": 2} | wish]}))
@@ -143,7 +143,7 @@ def test_of_equal_victims_those_leave_whose_gpus_make_the_better_set(pairs: tupl
     assert [move.pod for move in plan.moves] == []
 
 
-def test_nobody_leaves_for_a_better_set_who_costs_more() -> None:
+def test_no_victim_that_costs_more_leaves_for_a_better_set() -> None:
     for dearer in ({"priority": 60}, {"lastStart": "2h"}):
         plan = planned(with_victims(frozenset({0, 1}), GOOD, BAD, v0=dearer, v1={"lastStart": "1h"}))
         assert [eviction.gang for eviction in plan.evictions] == ["default/v1"]

@@ -28,7 +28,7 @@ def test_seats_are_exchanged_on_nodes_in_use_where_others_are_kept_free() -> Non
 
 
 @pytest.mark.parametrize("is_ruled", [True, False])
-def test_nobody_takes_a_better_seat_in_the_rack_of_another(is_ruled: bool) -> None:
+def test_nothing_takes_a_better_seat_in_the_rack_of_another(is_ruled: bool) -> None:
     """What is free beside pods of ``x`` is no good set of four, beside those of ``y`` it is."""
     rules = {"oneTenant": {"level": "rack", "tenant": "namespace"}} if is_ruled else {}
     held = [

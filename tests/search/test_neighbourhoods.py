@@ -134,7 +134,7 @@ def test_gangs_come_whole() -> None:
     assert names(outcome, sorted(census.on(nodes(outcome, 0, 1)).units)) == {"here", "both"}
 
 
-def test_who_may_not_be_disturbed_is_no_part_and_keeps_nobody_out() -> None:
+def test_what_may_not_be_disturbed_is_no_part_and_keeps_nothing_out() -> None:
     outcome, pool = with_the_dear_victim()
     census = Census(
         outcome, np.array([name != "cheap" for unit in pool.units for name in names(outcome, [unit.index])])
@@ -200,7 +200,7 @@ def test_what_is_to_be_evicted_least_is_what_the_model_says(child: SolverChild, 
     assert taken in left
 
 
-def test_where_nobody_is_disturbed_nothing_is_asked() -> None:
+def test_where_nothing_is_disturbed_nothing_is_asked() -> None:
     outcome = Actions(
         build_problem(a_cluster(nodes_of_four(1), [a_gang("w", 1)])), (Action.ALLOCATE,), SolverActions(None)
     ).run()
@@ -220,7 +220,7 @@ def test_the_search_ends_with_its_time_and_leaves_the_plan_as_it_was() -> None:
     assert stages_of(outcome) == before
 
 
-def test_victims_stay_with_who_took_them_and_new_ones_go_to_who_gave_back() -> None:
+def test_victims_stay_with_the_gang_that_took_them_and_new_ones_go_to_the_one_that_gave_back() -> None:
     outcome, pool = with_the_dear_victim()
     units = {next(iter(names(outcome, [unit.index]))): unit.index for unit in pool.units}
     decision = Decision(preempted=[units["cheap"]])

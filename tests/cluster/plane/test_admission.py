@@ -266,7 +266,7 @@ def test_pods_are_filled_in_where_their_namespace_asks_for_it(make_cluster: Make
         cluster.wait_bound(1, "whole")
 
 
-def test_while_we_are_away_nobody_is_refused(make_cluster: Make) -> None:
+def test_while_we_are_away_nothing_is_refused(make_cluster: Make) -> None:
     cluster = make_cluster()
     cluster.queues(research=8)
     with admitting(cluster) as replica:

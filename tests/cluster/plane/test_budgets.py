@@ -80,7 +80,7 @@ def test_preempt_takes_the_older_where_a_budget_holds_the_younger(make_cluster: 
     gone(cluster, other, "other")
 
 
-def test_consolidation_moves_whom_no_budget_holds(make_cluster: Make) -> None:
+def test_consolidation_moves_what_no_budget_holds(make_cluster: Make) -> None:
     cluster = make_cluster(may_leave=named("filler", "loose"))
     cluster.nodes(2, gpus=2)
     cluster.queues(research=4)

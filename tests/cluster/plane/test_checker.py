@@ -43,7 +43,7 @@ def test_it_objects_to_a_gang_in_part(make_cluster: Make) -> None:
     cluster.bind("b", "node-0")
 
 
-def test_it_blames_nobody_for_the_time_without_a_server(make_cluster: Make, plane: Plane) -> None:
+def test_it_blames_nothing_for_the_time_without_a_server(make_cluster: Make, plane: Plane) -> None:
     cluster = make_cluster(partly_s=15)
     cluster.nodes(1)
     for name in ("a", "b"):

@@ -122,7 +122,7 @@ def takes_over(cluster: Cluster, who: str) -> Iterator[None]:
 
 
 @pytest.mark.parametrize("who", ["kube-scheduler", "another release"])
-def test_who_runs_stays_and_who_waits_is_free_for_who_comes_next(make_cluster: Make, who: str) -> None:
+def test_what_runs_stays_and_what_waits_is_free_for_what_comes_next(make_cluster: Make, who: str) -> None:
     cluster = make_cluster()
     cluster.nodes(8)
     cluster.queues(research=64)

@@ -83,5 +83,5 @@ def test_a_gang_is_bound_when_it_is_whole_and_not_before(kinds: Kinds, name: str
 
 
 @pytest.mark.parametrize("name", ALONE)
-def test_pods_that_need_nobody_are_bound_one_by_one(kinds: Kinds, name: str) -> None:
+def test_pods_that_need_nothing_are_bound_one_by_one(kinds: Kinds, name: str) -> None:
     assert kinds.makers[name].bound() == ALONE[name][1]

@@ -144,7 +144,7 @@ def grades(kind: str) -> "np.ndarray[tuple[int, ...], np.dtype[np.int32]]":
 
 
 @pytest.mark.parametrize("kind", FLEET)
-def test_each_pod_has_as_many_devices_as_it_asked_for_and_nobody_shares_one(fleet: Fleet, kind: str) -> None:
+def test_each_pod_has_as_many_devices_as_it_asked_for_and_nothing_shares_one(fleet: Fleet, kind: str) -> None:
     sets = [fleet.gpus[f"{kind}-{wave}"] for wave in range(len(waves(kind)))]
     assert [len(found) for found in sets] == list(waves(kind))
     assert len(frozenset.union(*sets)) == sum(waves(kind))

@@ -126,7 +126,7 @@ def test_a_queue_edited_under_load_lets_more_in(make_cluster: Make) -> None:
     assert cluster.stays_pending("pod", 1)
 
 
-def test_a_cordoned_node_takes_nobody_and_keeps_who_is_there(make_cluster: Make) -> None:
+def test_a_cordoned_node_takes_no_pod_and_keeps_those_there(make_cluster: Make) -> None:
     cluster = make_cluster()
     cluster.nodes(1)
     cluster.queues(research=8)

@@ -154,7 +154,7 @@ def test_rules_for_domains_that_can_be_are_fine(stated: Raw) -> None:
         (topology({"spares": {"level": "r", "nodes": 0}}), "spec.spares.nodes: keeps no node. Write 1 or more"),
     ],
 )
-def test_a_rule_that_would_protect_nobody_is_refused(stated: Raw, text: str) -> None:
+def test_a_rule_that_would_protect_nothing_is_refused(stated: Raw, text: str) -> None:
     (refusal,) = topology_verdict(stated).refusals
     assert refusal.startswith(text)
 

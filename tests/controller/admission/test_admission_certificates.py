@@ -114,7 +114,7 @@ def test_a_broken_secret_of_ours_is_repaired() -> None:
     assert why_renew(keeper(api, clock).current(), NAMES, clock()) == ""
 
 
-def test_a_secret_of_somebody_else_is_left_alone() -> None:
+def test_a_secret_of_another_is_left_alone() -> None:
     api, clock = MemoryApi(), Clock()
     api.create(SECRETS, "kai-solver", {"metadata": {"name": "tls"}, "data": {"tls.crt": ""}})
     before = api.get(SECRETS, "kai-solver", "tls")
@@ -177,7 +177,7 @@ def configuration(name: str, *services: tuple[str, str]) -> Object:
     return {"metadata": {"name": name}, "webhooks": [*hooks, {"name": "url", "clientConfig": {"url": "https://x"}}]}
 
 
-def test_our_webhooks_get_our_authorities_and_nobody_elses_do() -> None:
+def test_our_webhooks_get_our_authorities_and_no_others_do() -> None:
     api = MemoryApi()
     api.create(VALIDATING_WEBHOOKS, "", configuration("ours", ("kai-solver", "hook"), ("kai", "hook")))
     api.create(MUTATING_WEBHOOKS, "", configuration("ours", ("kai-solver", "hook")))

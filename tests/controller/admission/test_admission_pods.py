@@ -136,7 +136,7 @@ def test_a_queue_that_was_just_made_is_found(cluster: Any, make_pod: Callable[..
     assert judged(cluster, make_pod(labels={QUEUE: "new"})) == Verdict()
 
 
-def test_nobody_is_refused_while_the_server_does_not_answer(cluster: Any, make_pod: Callable[..., Any]) -> None:
+def test_nothing_is_refused_while_the_server_does_not_answer(cluster: Any, make_pod: Callable[..., Any]) -> None:
     cluster.broken = True
     assert judged(cluster, make_pod(labels={QUEUE: "reserch"})) == Verdict()
     cluster.broken = False
@@ -144,7 +144,7 @@ def test_nobody_is_refused_while_the_server_does_not_answer(cluster: Any, make_p
     assert judged(cluster, make_pod(labels={QUEUE: "reserch"})) == Verdict()
 
 
-def test_nobody_is_refused_before_queues_are_known(cluster: Any, make_pod: Callable[..., Any]) -> None:
+def test_nothing_is_refused_before_queues_are_known(cluster: Any, make_pod: Callable[..., Any]) -> None:
     cluster.store.replace(QUEUES, ())
     assert judged(cluster, make_pod(labels={QUEUE: "default-queue"})) == Verdict()
 

@@ -99,7 +99,7 @@ def test_a_pod_is_judged_over_tls(configured: Any, make_pod: Callable[..., Any])
         assert count("kai_solver_admission_seconds_count") == 2
 
 
-def test_who_does_not_trust_us_is_not_answered(configured: Any, make_pod: Callable[..., Any]) -> None:
+def test_what_does_not_trust_us_is_not_answered(configured: Any, make_pod: Callable[..., Any]) -> None:
     stranger = make_bundle((HOST,), 1, time.time()).authorities.decode()
     with serving_for(configured) as webhook:
         with pytest.raises(urllib3.exceptions.SSLError):
@@ -204,7 +204,9 @@ def test_a_fault_of_ours_is_an_error_and_ends_nothing(
 # -- who connects and does not behave ----------------------------------------------------------------------------------
 
 
-def test_whoever_connects_and_says_nothing_keeps_nobody_waiting(configured: Any, make_pod: Callable[..., Any]) -> None:
+def test_whatever_connects_and_says_nothing_keeps_nothing_waiting(
+    configured: Any, make_pod: Callable[..., Any]
+) -> None:
     with serving_for(configured) as webhook, socket.create_connection(("127.0.0.1", webhook.server.port)):
         assert ask(webhook, trusted(configured), "/validate", PODS, object=make_pod())["allowed"]
 
@@ -248,7 +250,7 @@ def test_replicas_serve_the_same_certificate(configured: Any, make_pod: Callable
         assert one._served == other._served
 
 
-def test_a_bundle_that_somebody_reset_is_put_right(configured: Any) -> None:
+def test_a_bundle_that_was_reset_is_put_right(configured: Any) -> None:
     with serving_for(configured) as webhook:
         right = trusted(configured)
         service = {"namespace": "kai-solver", "name": "kai-solver-admission"}

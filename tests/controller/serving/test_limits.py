@@ -258,7 +258,7 @@ class Wire(asyncio.Transport):
         ([(99, 9.0), (150, 10.0)], {0, 1}),
     ],
 )
-def test_bytes_and_seconds_decide_who_goes(sizes: list[tuple[int, float]], dropped: set[int]) -> None:
+def test_bytes_and_seconds_decide_what_goes(sizes: list[tuple[int, float]], dropped: set[int]) -> None:
     now = [0.0]
     config = uvicorn.Config(_answers_nothing, log_config=None, ws="none")
     config.load()
@@ -299,7 +299,7 @@ def test_a_head_is_limited(serve: Serve) -> None:
     assert served.post() == b"1000"
 
 
-def test_handlers_are_limited_and_who_waits_for_one_is_not_dropped(serve: Serve) -> None:
+def test_handlers_are_limited_and_what_waits_for_one_is_not_dropped(serve: Serve) -> None:
     served = serve(Limits(threads=2, connections=20, grace_s=0.0))
     served.go.clear()
     answers: list[bytes] = []
@@ -318,7 +318,7 @@ def test_handlers_are_limited_and_who_waits_for_one_is_not_dropped(serve: Serve)
     assert served.most_at_work == 2
 
 
-def test_who_leaves_while_its_request_is_handled_leaves_nothing(serve: Serve) -> None:
+def test_what_leaves_while_its_request_is_handled_leaves_nothing(serve: Serve) -> None:
     served = serve()
     served.go.clear()
     line = served.line(HALF_A_HEAD.replace(b"echo", b"slow") + b"Content-Length: 5\r\n\r\nhello")

@@ -82,7 +82,7 @@ def test_a_body_comes_whole(server: Server) -> None:
 
 
 @pytest.mark.parametrize("text", [b"GET /healthz HTTP/1.1\r\n", b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n"])
-def test_who_hangs_up_early_is_worth_one_line_at_the_lowest_level(server: Server, text: bytes) -> None:
+def test_what_hangs_up_early_is_worth_one_line_at_the_lowest_level(server: Server, text: bytes) -> None:
     at_once = struct.pack("ii", 1, 0)  # hanging up is a reset, as probes do that have waited long enough
     with capture_logs() as said:
         with socket.create_connection(("127.0.0.1", server.port), timeout=10) as line:

@@ -43,7 +43,7 @@ def devices(snapshot: Snapshot) -> dict[str, tuple[int, ...]]:
     return {gang.name: gang.pods[0].devices for gang in snapshot.gangs}
 
 
-def test_nodes_of_that_size_are_the_product_and_who_holds_what_is_known() -> None:
+def test_nodes_of_that_size_are_the_product_and_what_holds_what_is_known() -> None:
     linked = with_links(CLUSTER, DGX1, 1)
     assert [node.gpu_topology for node in linked.nodes] == [DGX1, DGX1, ""]
     told = devices(linked)

@@ -56,7 +56,7 @@ def test_nothing_runs_beyond_what_a_node_has(loaded: Snapshot) -> None:
     )
 
 
-def test_who_is_bound_to_a_rack_runs_in_one(loaded: Snapshot) -> None:
+def test_what_is_bound_to_a_rack_runs_in_one(loaded: Snapshot) -> None:
     rack = {node.name: node.labels[RACK] for node in loaded.nodes}
     bound = [gang for gang in running(loaded) if gang.root.topology is not None]
     assert bound

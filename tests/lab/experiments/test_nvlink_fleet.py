@@ -29,7 +29,7 @@ def runs() -> dict[str, FleetRun]:
 
 
 @pytest.mark.slow
-def test_nobody_has_more_than_was_to_be_had(runs: dict[str, FleetRun]) -> None:
+def test_nothing_has_more_than_was_to_be_had(runs: dict[str, FleetRun]) -> None:
     for policy, run in runs.items():
         assert 0 < run.bandwidth <= run.possible <= 100, policy
         assert set(run.by_size) == {size for size in MIX if size > 1}

@@ -51,7 +51,7 @@ def test_a_pod_without_gpus_or_with_several_fails_only_where_it_fits_nowhere(sma
     assert (~record.placed[sizes == "8"]).sum() <= (~fgd.placed[sizes == "8"]).sum()
 
 
-def test_who_waits_for_the_window_does_not_run_yet(small: Path) -> None:
+def test_what_waits_for_the_window_does_not_run_yet(small: Path) -> None:
     trace, record = load_trace(small, "small", 1), run(small, 1, 40, 0.0)
     assert record.decided[:40].tolist() == [39] * 40
     assert waited_allocation(trace, record)[38] == 0.0

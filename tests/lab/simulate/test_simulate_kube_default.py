@@ -64,7 +64,7 @@ def test_a_share_of_a_gpu_takes_a_whole_device() -> None:
     assert [(bind.pod, bind.devices[0].milli) for bind in plan.binds] == [("t/g-0", 500)]
 
 
-def test_cordoned_nodes_take_nobody() -> None:
+def test_cordoned_nodes_take_no_pod() -> None:
     assert decide([node("a", schedulable=False)], gang("g", 1)).binds == ()
 
 
@@ -76,7 +76,7 @@ def test_a_higher_priority_preempts_the_fewest_of_the_lowest() -> None:
     assert [(bind.pod, bind.node, bind.nominated) for bind in plan.binds] == [("t/g-0", "b", True)]
 
 
-def test_who_need_not_go_is_reprieved() -> None:
+def test_what_need_not_go_is_reprieved() -> None:
     request = SCHEMA.vector({"cpu": 1000, "memory": GIB, "pods": 1})
     pods = [
         Pod("t", f"r{i}-0", request, GpuRequest(2), PodStatus.RUNNING, node="a", devices=(2 * i, 2 * i + 1))
@@ -90,7 +90,7 @@ def test_who_need_not_go_is_reprieved() -> None:
     assert [out.pod for out in plan.evictions] == ["t/r1-0", "t/r0-0"]
 
 
-def test_equal_and_never_preempting_priorities_evict_nobody() -> None:
+def test_equal_and_never_preempting_priorities_evict_no_pod() -> None:
     running = gang("x", 8, on="a")
     assert decide([node("a")], running, gang("g", 8)).evictions == ()
     assert decide([node("a")], running, gang("g", 8, priority=75, never_preempts=True)).evictions == ()

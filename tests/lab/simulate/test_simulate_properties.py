@@ -149,7 +149,7 @@ def test_bundles_change_nothing_but_the_time(document: dict[str, Any]) -> None:
         assert list(rows(table, [quick])) == list(rows(table, [slow]))
 
 
-def test_bundles_are_not_tried_while_somebody_waits(
+def test_bundles_are_not_tried_while_a_gang_waits(
     make: Callable[..., Scenario], job: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked: list[float] = []

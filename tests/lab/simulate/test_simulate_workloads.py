@@ -279,7 +279,7 @@ def test_what_can_never_run_is_told(make: Make, job: JobOf, nodes: int, changes:
     assert all(text.endswith(why) for text in told)
 
 
-def test_who_arrives_after_the_end_is_told(make: Make, job: JobOf) -> None:
+def test_what_arrives_after_the_end_is_told(make: Make, job: JobOf) -> None:
     scenario = make(job(count=3))
     late = replace(scenario.jobs[0], arrival_s=600.0)
     told = list(hopeless(scenario.cluster.nodes, [*scenario.jobs, late], 600.0))
