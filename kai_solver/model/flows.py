@@ -66,7 +66,7 @@ def flows_of(owners: Sequence[Owner]) -> Flows:
 
 
 def _candidates(owners: Sequence[Owner]) -> Iterator[tuple[int, int, Piece, Scope]]:
-    """(owner, number of the piece, piece, its scope) of pieces under one required level and no rule of placement."""
+    """(owner, number of the piece, piece, its scope) of pieces under one required level, and none of a spaced gang."""
     for owner, item in enumerate(owners):
         for number, piece in enumerate(item.pieces):
             if len(piece.scopes) == 1 and not piece.own:

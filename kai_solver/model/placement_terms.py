@@ -1,4 +1,4 @@
-"""Where pods may be, as far as rules between pods are about them: for `affinity`, `spread` and optional rules.
+"""Where pods may be, as far as rules between pods are about them: for the rows of such rules.
 
 What counts is where all pods finally are, in whatever order they came; only pods that get a new place are judged
 (IgnoredDuringExecution), by those that stay.

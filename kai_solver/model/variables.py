@@ -89,7 +89,7 @@ class DomainChoice:
 
 @dataclass(slots=True)
 class ScopedPiece:
-    """A piece with places of its own, under several required levels or a rule of placement: ``place`` by node."""
+    """A piece with places of its own, under several required levels or of a spaced gang: ``place`` by node."""
 
     owner: int
     piece: Piece
