@@ -137,7 +137,10 @@ def bench(
 
 def _measure(jobs: "Sequence[Job]", clock: ClockName, quiet: bool) -> "list[Run]":
     from kai_solver.lab.bench import measure
+    from kai_solver.modelfiles import load_model
 
+    for name in dict.fromkeys(job.model for job in jobs):
+        load_model(name)  # A wrong name is an error before anything is measured.
     runs: list[Run] = []
     for number, job in enumerate(jobs, 1):
         if not quiet:

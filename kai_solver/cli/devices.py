@@ -59,7 +59,9 @@ def devices(
         _show_products(as_json=as_json)
         return Exit.FINE
     if matrix is None and not product:
-        raise InputError("no node is named", field="--matrix", cure="Give --matrix FILE, or --product NAME of --list")
+        raise InputError(
+            "no node is named", field="--matrix or --product", cure="Give --matrix FILE, or --product NAME of --list"
+        )
     return _choose(_graph(matrix, product, mig=mig), free, count, row, others, as_json=as_json)
 
 

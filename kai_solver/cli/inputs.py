@@ -45,6 +45,7 @@ def read_request(
     from kai_solver.instances_io import load_instance
 
     loaded = load_instance(instance, limits=parse_limits(limit))
+    check_complete(instance, loaded)
     bundle = loaded.extra.get("bundle")
     chosen = bundle.model if bundle is not None and is_own_first else model
     budget_s = parse_budget_s(budget) if budget is not None else chosen.budget_s
@@ -52,6 +53,24 @@ def read_request(
     return Request(
         instance, loaded, replace(chosen, actions=chosen_actions) if chosen_actions else chosen, budget_s, actions_from
     )
+
+
+def check_complete(instance: Path, loaded: "Loaded") -> None:
+    """Refuse an instance in which nothing could be decided.
+
+    Raises
+    ------
+    InputError
+        It has no nodes; or nothing in it asks for a place, and something was set aside.
+    """
+    snapshot = loaded.snapshot
+    if not snapshot.nodes:
+        cure = "Add the nodes of the cluster: kubectl get nodes -o yaml"
+        raise InputError("has no nodes", file=str(instance), cure=cure)
+    aside = [notice for notice in snapshot.notices if notice.kind == "set-aside"]
+    if aside and not snapshot.gangs:
+        problem = f"has nothing to schedule, and {aside[0].object} was set aside: {aside[0].text}"
+        raise InputError(problem, file=str(instance), cure="Correct that object")
 
 
 def choose_actions(loaded: "Loaded", actions: str | None) -> tuple[tuple[Action, ...], str]:

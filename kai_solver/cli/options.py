@@ -27,7 +27,8 @@ Model = Annotated[
     ),
 ]
 Budget = Annotated[
-    str | None, typer.Option("--budget", "-b", help="Time to decide, like 2s or 500ms; default: the model's.")
+    str | None,
+    typer.Option("--budget", "-b", help="Time to decide, like 2s, 500ms or 2 (seconds); default: the model's."),
 ]
 Actions = Annotated[
     str | None,

@@ -1,5 +1,6 @@
 """Plan files, written and read."""
 
+import os
 from pathlib import Path
 
 import orjson
@@ -16,7 +17,7 @@ def plan_json(plan: Plan) -> str:
 
 
 def write_plan(plan: Plan, path: Path) -> None:
-    """Write ``plan``; ``.zst`` compresses."""
+    """Write ``plan`` as JSON; ``.zst`` compresses."""
     write_bytes(plan_json(plan).encode() + b"\n", path)
 
 
@@ -71,6 +72,21 @@ def check_place(path: Path) -> None:
     if path.is_dir() or not path.parent.is_dir():
         problem = "is a folder" if path.is_dir() else "is in no folder that exists"
         raise InputError(problem, file=str(path), cure="Name a writable place")
+    if not os.access(path if path.exists() else path.parent, os.W_OK):
+        raise InputError("cannot be written", file=str(path), cure="Name a writable place")
+
+
+def check_plan_place(path: Path) -> None:
+    """Refuse a place where no plan can be, before it is made.
+
+    Raises
+    ------
+    InputError
+        No file can be there, or its name says that it is YAML.
+    """
+    if path.suffix in (".yaml", ".yml"):
+        raise InputError("a plan is JSON, not YAML", file=str(path), cure="Name a .json file")
+    check_place(path)
 
 
 def write_bytes(content: bytes, path: Path) -> None:

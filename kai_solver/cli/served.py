@@ -38,8 +38,8 @@ def ask(server: str, pod: str, token_file: Path | None = None) -> dict[str, Any]
     namespace, _, name = pod.rpartition("/")
     query = urllib.parse.urlencode({"namespace": namespace, "pod": name})
     address = f"{server.rstrip('/')}/explain?{query}"
-    if urllib.parse.urlsplit(address).scheme not in ("http", "https"):
-        raise InputError(f"{server!r} is no address of a controller", cure="Write http://localhost:8082")
+    if not _is_address(address):
+        raise InputError(f"{server!r} is not the address of a controller", cure="Write http://localhost:8082")
     token = _token(server, token_file)
     request = urllib.request.Request(address)  # noqa: S310 - the scheme is looked at
     if token:
@@ -54,6 +54,15 @@ def ask(server: str, pod: str, token_file: Path | None = None) -> dict[str, Any]
         reason = getattr(error, "reason", error)
         cure = f"Make its address of answers reachable: {FORWARD}"
         raise InputError(f"the controller at {server} does not answer: {reason}", cure=cure) from error
+
+
+def _is_address(text: str) -> bool:
+    """Whether it is a URL of HTTP with a host, and with a number as port, if any."""
+    try:
+        parts = urllib.parse.urlsplit(text)
+        return parts.scheme in ("http", "https") and bool(parts.hostname) and (parts.port is None or parts.port > 0)
+    except ValueError:
+        return False
 
 
 def explanation_of(document: dict[str, Any]) -> Explanation:

@@ -60,9 +60,9 @@ def solve(
             child.warm()  # It starts while the instance is read.
         request = read_request(instance, asked, budget, actions, limit, is_own_first=model == "default")
         if output is not None:
-            from kai_solver.cli.planfiles import check_place, write_plan
+            from kai_solver.cli.planfiles import check_plan_place, write_plan
 
-            check_place(output)
+            check_plan_place(output)
         with stopping_on_interrupt() as stop:
             started = child if request.model.search == asked.search else None
             plan = decide(request, seed, stop.is_set, quiet=quiet, bundles=bundles, child=started)

@@ -47,11 +47,12 @@ def validate(
       kai-solver validate cluster.yaml
       kai-solver validate snapshot.zip plan.json
     """
-    from kai_solver.cli.inputs import choose_actions, parse_limits
+    from kai_solver.cli.inputs import check_complete, choose_actions, parse_limits
     from kai_solver.instances_io import load_instance
     from kai_solver.instances_io.lints import lints
 
     loaded = load_instance(instance, limits=parse_limits(limit))
+    check_complete(instance, loaded)
     snapshot = loaded.snapshot
     if plan is None:
         findings = [_Finding(n.kind, n.object, n.text) for n in snapshot.notices]
@@ -59,11 +60,11 @@ def validate(
         _print_findings(instance, findings, as_json)
         return Exit.FINDINGS if any(found.level in SERIOUS for found in findings) else Exit.FINE
     from kai_solver.check import check_plan
-    from kai_solver.cli.planfiles import read_plan
+    from kai_solver.cli.planfiles import read_plan_of
     from kai_solver.domain import ACTIONS
 
     allowed, _ = choose_actions(loaded, actions)
-    violations = check_plan(snapshot, read_plan(plan), actions=allowed or ACTIONS)
+    violations = check_plan(snapshot, read_plan_of(snapshot, plan), actions=allowed or ACTIONS)
     _print_violations(plan, violations, as_json)
     return Exit.FINDINGS if violations else Exit.FINE
 

@@ -13,7 +13,7 @@ import yaml
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
 from pydantic_settings import BaseSettings, InitSettingsSource, PydanticBaseSettingsSource, SettingsConfigDict
 
-from kai_solver.errors import InputError
+from kai_solver.errors import InputError, nearest
 from kai_solver.kubeobjects.access import Access, Allowance
 from kai_solver.modelfiles.schema import seconds
 
@@ -292,12 +292,23 @@ def load_settings(file: Path | None = None, **flags: Any) -> ControllerSettings:
     except ValidationError as invalid:
         first = invalid.errors()[0]
         field = ".".join(str(part) for part in first["loc"])
-        known = ", ".join(sorted(ControllerSettings.model_fields))
-        is_unknown = first["type"] == "extra_forbidden" and len(first["loc"]) == 1
-        cure = (
-            f"Known keys: {known}" if is_unknown else "controller --show-settings prints each key with what it is for"
-        )
-        raise InputError(str(first["msg"]), file=str(file or ""), field=field, cure=cure) from None
+        known = sorted(_keys_of(ControllerSettings))
+        if first["type"] != "extra_forbidden":
+            cure = "controller --show-settings prints each key with what it is for"
+            raise InputError(str(first["msg"]), file=str(file or ""), field=field, cure=cure) from None
+        like = nearest(field, known)
+        cure = f"Did you mean {like}?" if like else f"Known keys: {', '.join(known)}"
+        raise InputError("there is no such setting", file=str(file or ""), field=field, cure=cure) from None
+
+
+def _keys_of(table: type[BaseModel], before: str = "") -> Iterator[str]:
+    """Every key with a dot between the levels: ``evictions.per_cycle``."""
+    for name, field in table.model_fields.items():
+        inner = field.annotation
+        if isinstance(inner, type) and issubclass(inner, BaseModel):
+            yield from _keys_of(inner, f"{before}{name}.")
+        else:
+            yield f"{before}{name}"
 
 
 def _over(stated: dict[str, Any]) -> type[ControllerSettings]:

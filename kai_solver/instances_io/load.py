@@ -48,11 +48,23 @@ def _without_file(fault: InputError) -> str:
     return str(InputError(fault.problem, field=fault.field, cure=fault.cure))
 
 
+_OTHER_FILES = {
+    "kai-plan": ("is a plan", "Give the instance first: kai-solver validate INSTANCE PLAN"),
+    "kai-bench": ("is a benchmark set", "Measure it: kai-solver bench FILE"),
+    "kai-bench-run": ("is a stored run of a benchmark", "Print it: kai-solver bench SET --from FILE"),
+    "kai-scenario": ("is a scenario", "Replay it: kai-solver simulate FILE"),
+}
+"""Files of ours that are no instances, by the name of their format: what they are, and what takes them."""
+
+
 def _importer_of(document: Mapping[str, Any], path: Path) -> Importer:
     known = importers()
     for importer in known:
         if importer.recognises(document):
             return importer
+    said = _OTHER_FILES.get(str(document.get("format", "")).partition("/")[0])
+    if said is not None:
+        raise InputError(f"{said[0]} and no instance", file=str(path), cure=said[1])
     keys = ", ".join(sorted(map(str, document))[:8]) or "nothing"
     names = ", ".join(importer.name for importer in known)
     cure = f"Known kinds: {names}. A native instance starts with 'format: kai-solver/v1'"

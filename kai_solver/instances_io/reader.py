@@ -11,6 +11,8 @@ from kai_solver.instances_io.yaml_text import parse_yaml
 
 _SUFFIXES = {".json", ".yaml", ".yml", ".gz", ".zst"}
 
+_JSON_NAMES = {"str": "text", "int": "a number", "float": "a number", "bool": "true or false", "NoneType": "null"}
+
 Document = tuple[str, dict[str, Any]]
 """Where it was found (for messages), and the object."""
 
@@ -53,8 +55,8 @@ def parse(member: Member, limits: Limits = DEFAULT_LIMITS) -> list[Document]:
     objects = [item for value in values for item in (value if isinstance(value, list) else [value])]
     for item in objects:
         if not isinstance(item, dict):
-            problem = f"holds {type(item).__name__} where an object is expected"
-            raise InputError(problem, file=member.name, cure="Give a JSON or YAML mapping")
+            found = _JSON_NAMES.get(type(item).__name__, "a list")
+            raise InputError(f"has {found} in place of an object", file=member.name, cure="Give keys with values")
     return [(member.name, item) for item in objects]
 
 

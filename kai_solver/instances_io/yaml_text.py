@@ -1,5 +1,6 @@
 """YAML under limits: aliases are expanded in the count, never in memory, before any object is built."""
 
+from codecs import BOM_UTF16_BE, BOM_UTF16_LE
 from collections.abc import Hashable
 from dataclasses import dataclass, field
 from typing import Any
@@ -128,6 +129,8 @@ def parse_yaml(data: bytes, file: str, limits: Limits) -> list[Any]:
             counter.take(event)
         return [document for document in yaml.load_all(text, Loader=_Loader) if document is not None]
     except UnicodeDecodeError:
+        if data.startswith((BOM_UTF16_LE, BOM_UTF16_BE)):
+            raise InputError("is text in UTF-16", file=file, cure="Save it as UTF-8") from None
         problem = "is neither JSON nor YAML nor a known archive"
         raise InputError(problem, file=file, cure="Give a .json, .yaml, .gz, .zst or .zip file") from None
     except yaml.YAMLError as error:

@@ -139,6 +139,6 @@ _CURES: dict[Callable[[str], Any], str] = {
     _flag: 'Write "true" or "false"',
     _strategy: 'Write "binpack" or "spread"',
     _resolve: 'Write "lca" or "queue"',
-    parse_duration_s: 'Write a duration as Go does: "90s", "1h30m"',
+    parse_duration_s: 'Write a duration: "90s", "1h30m" or "500ms"',
 }
 """What to write, by the way in which a value is read; others are numbers."""

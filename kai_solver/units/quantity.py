@@ -86,7 +86,7 @@ def _parse_duration_s(text: str) -> float:
         return 0.0
     parts = _DURATION.findall(body)
     if not parts or "".join(number + unit for number, unit in parts) != body:
-        raise InputError(f"{text!r} is not a duration", cure='Write it as Go does: "90s", "1h30m"')
+        raise InputError(f"{text!r} is not a duration", cure='Write "90s", "1h30m" or "500ms"')
     seconds = sum(float(number) * _DURATION_S[unit] for number, unit in parts)
     if seconds > LARGEST_DURATION_S:
         raise InputError(f"the duration {text!r} is absurdly long", cure="Check its number")

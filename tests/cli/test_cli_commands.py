@@ -153,8 +153,9 @@ def test_explain_says_who_named_the_queue(tmp_path: Path) -> None:
         "metadata": {"name": "p", "namespace": "ns", "labels": {"project": "team"}},
         "spec": {"schedulerName": "kai-scheduler", "containers": [{"name": "c", "resources": {"limits": limits}}]},
     }
+    node = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n"}, "status": {"allocatable": {"cpu": "4"}}}
     file = tmp_path / "cluster.yaml"
-    file.write_text(json.dumps(pod))
+    file.write_text(json.dumps([node, pod]))
     done = run("explain", file, *GREEDY)
     assert "queue team by: label project" in done.stdout
     assert json.loads(run("explain", file, *GREEDY, "--json").stdout)[0]["queue_source"] == "label project"
@@ -408,3 +409,57 @@ def test_a_limit_that_is_none_is_refused(tmp_path: Path, limit: str) -> None:
     refused = run("fairshare", tmp_path / "missing.yaml", "--limit", limit)
     assert refused.exit_code == 2
     assert f"--limit: {limit!r} is no limit. Write bytes=4Gi" in refused.output
+
+
+UTF16 = '{"a": 1}'.encode("utf-16")
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "words"),
+    [
+        ("a.yaml", UTF16, "is text in UTF-16. Save it as UTF-8"),
+        ("a.json", b'["x"]', "has text in place of an object"),
+        ("a.txt", b"hello", "has text in place of an object"),
+        ("a.yaml", b"kind: Pod\napiVersion: v1\nmetadata: {name: p}\n", "has no nodes"),
+        ("a.json", b'{"format": "kai-plan/v1"}', "is a plan and no instance. Give the instance first"),
+        ("a.yaml", b"format: kai-scenario/v1\n", "is a scenario and no instance. Replay it: kai-solver simulate FILE"),
+        ("a.yaml", b"format: kai-bench/v1\n", "is a benchmark set and no instance. Measure it: kai-solver bench FILE"),
+    ],
+)
+@pytest.mark.parametrize("command", ["solve", "validate", "explain"])
+def test_what_is_no_instance_is_named_with_what_to_do(
+    tmp_path: Path, command: str, name: str, content: bytes, words: str
+) -> None:
+    (tmp_path / name).write_bytes(content)
+    done = run(command, tmp_path / name)
+    assert done.exit_code == 2
+    assert words in done.stderr
+
+
+def test_an_instance_of_which_all_work_was_set_aside_is_no_success(tmp_path: Path) -> None:
+    node = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n"}, "status": {"allocatable": {"cpu": "4"}}}
+    deployment = {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "d"}, "spec": {"replicas": "x"}}
+    (tmp_path / "a.json").write_text(json.dumps([node, deployment]))
+    done = run("solve", tmp_path / "a.json")
+    assert done.exit_code == 2
+    assert "has nothing to schedule, and Deployment d was set aside" in done.stderr
+
+
+def test_the_plan_of_another_instance_is_one_line(case: Path, tmp_path: Path) -> None:
+    other = Plan(evictions=(Eviction("default/elsewhere", "default/g", "n", "reclaim"),))
+    (tmp_path / "plan.json").write_text(json.dumps(plan_to_document(other)))
+    done = run("validate", case, tmp_path / "plan.json")
+    assert done.exit_code == 2
+    assert "is the plan of another instance: this one has no pod default/elsewhere" in done.stderr
+
+
+def test_a_plan_is_not_written_into_a_file_of_yaml(case: Path, tmp_path: Path) -> None:
+    done = run("solve", case, "--output", tmp_path / "plan.yaml")
+    assert done.exit_code == 2
+    assert "a plan is JSON, not YAML" in done.stderr
+
+
+def test_an_unknown_model_is_refused_before_anything_is_measured(case: Path) -> None:
+    done = run("bench", case, "--models", "greedy-only,defualt")
+    assert done.exit_code == 2
+    assert "[1/" not in done.stderr

@@ -199,7 +199,7 @@ def test_the_command_prints_what_the_controller_says(asked: Asked) -> None:
     [
         (["n/nobody", "--server", "{server}"], "there is no gang, pod or workload 'n/nobody'"),
         (["n/waits", "again", "--server", "{server}"], "neither an instance nor a plan"),
-        (["n/waits", "--server", "localhost:1"], "is no address of a controller"),
+        (["n/waits", "--server", "localhost:1"], "is not the address of a controller"),
         (["n/waits", "--server", "http://127.0.0.1:1"], "does not answer"),
     ],
 )

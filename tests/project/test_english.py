@@ -13,7 +13,10 @@ PAGES = sorted(
     for path in (
         *(ROOT / "docs" / "runbooks").glob("*.md"),
         *(ROOT / "docs" / f"{name}.md" for name in ("getting-started", "install", "when-not", "index", "controller")),
-        *(ROOT / "docs" / f"{name}.md" for name in ("placement", "domains", "architecture", "glossary", "limits")),
+        *(
+            ROOT / "docs" / f"{name}.md"
+            for name in ("placement", "domains", "architecture", "glossary", "limits", "cli", "differences-from-kai")
+        ),
         *(ROOT / "docs" / f"{name}.md" for name in ("switching-from-kai", "from-default-scheduler", "vcluster")),
     )
 )
