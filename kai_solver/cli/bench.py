@@ -64,7 +64,9 @@ Record = Annotated[
 Generate = Annotated[
     str | None, typer.Option("--generate", help="Write this entry of the set as an instance, and measure nothing.")
 ]
-Output = Annotated[Path | None, typer.Option("--output", help="Where --generate writes: .json or .json.zst.")]
+Output = Annotated[
+    Path | None, typer.Option("--output", help="Where --generate writes: .json, .json.zst, or .zip: a KAI snapshot.")
+]
 
 
 @guarded
@@ -174,13 +176,13 @@ def _file_jobs(
 
 
 def _write_generated(sets: "list[BenchSet]", name: str, seeds: str, output: Path | None) -> Exit:
-    """One instance of a set, in the native format."""
+    """One instance of a set, in the native format, or as a KAI snapshot with all that objects of a cluster carry."""
     import orjson
 
     from kai_solver.cli.planfiles import write_bytes
     from kai_solver.errors import InputError
     from kai_solver.instances_io import native_from_snapshot
-    from kai_solver.lab.bench import generated, made_real
+    from kai_solver.lab.bench import generated, kai_snapshot, made_real
 
     seed, *more = parse_seeds(seeds)
     if output is None or more or len(sets) != 1:
@@ -192,7 +194,8 @@ def _write_generated(sets: "list[BenchSet]", name: str, seeds: str, output: Path
     snapshot = generated(entry.generate, seed)
     if entry.real is not None:
         snapshot = made_real(snapshot, entry.real, seed)
-    write_bytes(orjson.dumps(native_from_snapshot(snapshot)) + b"\n", output)
+    is_zip = output.suffix == ".zip"
+    write_bytes(kai_snapshot(snapshot) if is_zip else orjson.dumps(native_from_snapshot(snapshot)) + b"\n", output)
     return Exit.FINE
 
 

@@ -125,6 +125,8 @@ def parse_limits(texts: list[str] | None) -> "Limits":
             cure = "Write bytes=4Gi, objects=5000000 or depth=100"
             raise InputError(f"{text!r} is no limit", field="--limit", cure=cure)
         found[f"max_{name}"] = most
+    if "max_objects" in found:
+        found["max_json_objects"] = found["max_objects"]
     return replace(DEFAULT_LIMITS, **found)
 
 

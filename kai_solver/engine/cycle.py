@@ -4,10 +4,8 @@ A pure function of its inputs and of the clock that it is given. The greedy alwa
 only make it better, and nothing leaves unchecked.
 """
 
-import gc
 import time
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from math import inf
 from typing import Any, Self
@@ -33,6 +31,7 @@ from kai_solver.engine.proving import LEAST_PART, prove
 from kai_solver.engine.retreat import NO_GANGS, RETREATS, blame, refused, retreat_note
 from kai_solver.engine.stages import admission_stage, measured_stages
 from kai_solver.errors.barrier import barrier
+from kai_solver.errors.collector import without_collection
 from kai_solver.model.families import family
 from kai_solver.model.stages import stages
 from kai_solver.planning import assemble
@@ -165,30 +164,11 @@ def cycle(
 
     if compiled.is_wanted(len(snapshot.nodes)):
         compiled.load_kept()  # Once a process, as imports; not in the budget.
-    with _without_collection():
+    with without_collection():
         if child is not None or not model.search.enabled:
             return decided(run_of, snapshot, seconds, child, memo, on_slow)
         with SolverChild(memory_mib=model.search.memory_mib, clock=clock) as own:
             return decided(run_of, snapshot, seconds, own, memo, on_slow)
-
-
-@contextmanager
-def _without_collection() -> Iterator[None]:
-    """Pause the cyclic garbage collector, and spare it a walk over what the cycle made.
-
-    A cycle makes many small objects and no reference cycles (`tests/engine/test_garbage.py`), so reference counts free
-    them. Collections in the midst of it cost a quarter of its time at 4,000 gangs (2026-11-21), and the first one after
-    it 0.26 s at 5,000 nodes (2026-11-22). Freezing and thawing puts all objects into the oldest generation.
-    """
-    was_on = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was_on:
-            gc.freeze()
-            gc.unfreeze()
-            gc.enable()
 
 
 class _Run:

@@ -161,9 +161,9 @@ class _Kubernetes:
         from kai_solver.kubeobjects.kaisnapshot import newest_time_s
 
         try:
-            newest_s = newest_time_s([document for _, document in documents])
-            now_s = newest_s if source.now_s is None else source.now_s
-            snapshot = snapshot_from_objects(objects_from_documents(documents), now_s=now_s)
+            objects = objects_from_documents(documents)
+            now_s = newest_time_s(objects) if source.now_s is None else source.now_s
+            snapshot = snapshot_from_objects(objects, now_s=now_s)
         except InputError as error:
             raise error.in_file(str(source.path)) from None
         return Loaded(sanitize(snapshot), self.name)

@@ -7,6 +7,7 @@ from typing import Any
 
 from kai_solver.domain import Notice
 from kai_solver.errors import InputError
+from kai_solver.errors.collector import without_collection
 from kai_solver.instances_io.importers import Importer, Loaded, Source, importers
 from kai_solver.instances_io.limits import DEFAULT_LIMITS, Limits
 from kai_solver.instances_io.reader import read_documents
@@ -33,8 +34,10 @@ def load_instance(path: str | Path, *, limits: Limits | None = None, now_s: floa
     """
     source = Source(Path(path), limits or DEFAULT_LIMITS, now_s)
     faults: list[InputError] = []
-    documents = read_documents(source.path, source.limits, faults=faults)
-    loaded = _importer_of(documents[0][1], source.path).load(documents, source)
+    with without_collection():
+        documents = read_documents(source.path, source.limits, faults=faults)
+        loaded = _importer_of(documents[0][1], source.path).load(documents, source)
+        del documents
     return _with_faults(loaded, faults) if faults else loaded
 
 

@@ -1,5 +1,6 @@
 """Documents of a file or directory: JSON or YAML, packed or not, always under limits."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -80,7 +81,7 @@ def _read_directory(path: Path, limits: Limits, faults: list[InputError] | None)
     found: list[InputError] = []
     for file in files:
         try:
-            members = read_members(file, Limits(left, limits.max_objects, limits.max_depth))
+            members = read_members(file, replace(limits, max_bytes=left))
             left -= sum(len(member.data) for member in members)
             documents.extend([document for member in members for document in parse(member, limits)])
         except LimitExceededError:

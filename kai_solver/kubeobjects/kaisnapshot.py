@@ -4,12 +4,13 @@ import io
 import json
 import zipfile
 from collections.abc import Iterator
+from dataclasses import fields
 from datetime import datetime
 from typing import Any
 
 from kai_solver.domain import Notice
 from kai_solver.errors import InputError
-from kai_solver.kubeobjects import ownsettings
+from kai_solver.kubeobjects import names, ownsettings
 from kai_solver.kubeobjects.objects import KINDS, Object, RawObjects
 from kai_solver.kubeobjects.raw import Raw, epoch_s, format_time, parse_time_s
 from kai_solver.kubeobjects.settings import KubeSettings, settings_from_kai
@@ -23,8 +24,10 @@ _OTHER = "other"
 _NOT_KAIS = frozenset({"namespaces", "disruption_budgets"})
 """Fields of kinds that KAI's snapshots do not have, and whose members it skips."""
 
-_NOT_YET = frozenset({"deletionTimestamp", "notAfter", "notBefore"})
-"""Times that may lie ahead: a pod's deletion time is the end of its grace period."""
+_NOTED = (names.LAST_START, names.STALE_SINCE)
+"""Annotations of a PodGroup that are times."""
+
+_OF_CONTAINERS = ("startedAt", "finishedAt")
 
 _EPOCH = (1980, 1, 1, 0, 0, 0)
 _NANOSECONDS = 1e9
@@ -60,7 +63,8 @@ def load_kai_snapshot(document: object) -> tuple[RawObjects, KubeSettings, float
             found[known[name]] = tuple(element.value for element in member.items())  # type: ignore[misc]
         else:
             notices.append(Notice("warning", f"rawObjects.{name}", "is not known to kai-solver and not used"))
-    return RawObjects(**found, notices=tuple(notices)), settings_from_kai(raw), newest_time_s(members.value)
+    objects = RawObjects(**found, notices=tuple(notices))
+    return objects, settings_from_kai(raw), newest_time_s(objects)
 
 
 def export_kai_snapshot(objects: RawObjects, settings: KubeSettings | None = None) -> bytes:
@@ -82,26 +86,54 @@ def export_kai_snapshot(objects: RawObjects, settings: KubeSettings | None = Non
     return buffer.getvalue()
 
 
-def newest_time_s(value: object) -> float:
-    """The newest RFC 3339 time anywhere in ``value``, epoch seconds; 0 where there is none."""
-    return max(_times(value), default=0.0)
+def newest_time_s(objects: RawObjects) -> float:
+    """The newest time that any of ``objects`` names, epoch seconds; 0 where none does.
+
+    Looked at are the fields that say when something was done: creation, changes (``managedFields``), what KAI notes of
+    a gang, and the times of a status, its conditions and its containers.
+    """
+    found: set[object] = set()
+    for kind in fields(RawObjects):
+        if kind.name != "notices":
+            for value in getattr(objects, kind.name):
+                found.update(time for time in _times(value) if isinstance(time, str | datetime))
+    return max((_stamp_s(time) for time in found), default=0.0)
 
 
-def _times(value: object) -> Iterator[float]:
-    """All times, without recursion: the input may be deep. YAML has made dates of some of them."""
-    pending = [value]
-    while pending:
-        here = pending.pop()
-        if isinstance(here, dict):
-            pending.extend(inner for key, inner in here.items() if key not in _NOT_YET)
-        elif isinstance(here, list):
-            pending.extend(here)
-        elif isinstance(here, datetime):
-            yield epoch_s(here)
-        elif isinstance(here, str) and 20 <= len(here) <= 40:
-            stamp = parse_time_s(here)
-            if stamp is not None:
-                yield stamp
+def _stamp_s(time: object) -> float:
+    """Epoch seconds; 0 for what is no time. YAML has made dates of some."""
+    return epoch_s(time) if isinstance(time, datetime) else parse_time_s(str(time)) or 0.0
+
+
+def _times(value: object) -> Iterator[object]:
+    """What stands in the time fields of one object."""
+    metadata, status = _part(value, "metadata"), _part(value, "status")
+    yield metadata.get("creationTimestamp")
+    yield from (entry.get("time") for entry in _entries(metadata, "managedFields"))
+    annotations = metadata.get("annotations")
+    if isinstance(annotations, dict):
+        yield from (annotations[name] for name in _NOTED if name in annotations)
+    for name, inner in status.items():
+        if name.endswith("Time"):
+            yield inner
+        elif name.endswith("onditions"):
+            for condition in _entries(status, name):
+                yield from (time for key, time in condition.items() if key.endswith("Time"))
+        elif name.endswith("ontainerStatuses"):
+            for container in _entries(status, name):
+                for state in (*_part(container, "state").values(), *_part(container, "lastState").values()):
+                    if isinstance(state, dict):
+                        yield from (state.get(key) for key in _OF_CONTAINERS)
+
+
+def _part(value: object, name: str) -> dict[str, Any]:
+    found = value.get(name) if isinstance(value, dict) else None
+    return found if isinstance(found, dict) else {}
+
+
+def _entries(value: dict[str, Any], name: str) -> list[dict[str, Any]]:
+    found = value.get(name)
+    return [entry for entry in found if isinstance(entry, dict)] if isinstance(found, list) else []
 
 
 def _written(value: object) -> str:

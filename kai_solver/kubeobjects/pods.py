@@ -138,8 +138,8 @@ class PodReader:
     claims: ClaimBook = field(default_factory=ClaimBook)
     plugin_only: PluginOnly = NO_OFFERS
 
-    def read(self, raw: Raw) -> RawPod:
-        """Read one pod.
+    def read(self, raw: Raw, twin: RawPod | None = None) -> RawPod:
+        """Read one pod; ``twin``: one that states the same (`twins.stated_by`), stands alone, and asks for no share.
 
         Raises
         ------
@@ -149,17 +149,23 @@ class PodReader:
         name, namespace = raw.required("metadata.name"), raw.text("metadata.namespace") or "default"
         uid = raw.text("metadata.uid")
         labels, annotations = raw.strings("metadata.labels"), raw.strings("metadata.annotations")
-        if not raw.items("spec.containers"):
-            raise InputError("has no containers", field="spec.containers", cure="Add one, or check the indentation")
-        amounts = pod_request(raw.get("spec"), self.settings.policy.gpu_resources)
-        gpu = gpu_request(amounts.get("gpu", 0), annotations)
-        gpu = with_row(gpu, annotations, f"Pod {namespace}/{name}", self.notices)
+        if twin is not None:
+            amounts, gpu = twin.amounts, twin.gpu
+        else:
+            if not raw.items("spec.containers"):
+                raise InputError("has no containers", field="spec.containers", cure="Add one, or check the indentation")
+            amounts = pod_request(raw.get("spec"), self.settings.policy.gpu_resources)
+            gpu = gpu_request(amounts.get("gpu", 0), annotations)
+            gpu = with_row(gpu, annotations, f"Pod {namespace}/{name}", self.notices)
         binding = binding_of(self.bindings, f"{namespace}/{name}", uid)
         status = self._status(raw, binding)
         node = _node(raw, status, binding)
         paid_milli = self.nodes.paid_gpu_milli(amounts, node, self.settings.policy)
-        keys, lacking = self.claims.of_pod(raw)
-        constraints = self._constraints(raw, labels, amounts, gpu, paid_milli, lacking)
+        if twin is not None and twin.paid_gpu_milli == paid_milli:
+            keys, constraints = twin.claims, twin.constraints
+        else:
+            keys, lacking = self.claims.of_pod(raw)
+            constraints = self._constraints(raw, labels, amounts, gpu, paid_milli, lacking)
         share, unproven = self._share(uid, labels, annotations, status, node, binding, gpu)
         gpu = share.gpu
         if unproven and not share.groups:

@@ -24,6 +24,7 @@ from kai_solver.kubeobjects.objects import Object
 from kai_solver.kubeobjects.pods import PodReader, RawPod, started_s
 from kai_solver.kubeobjects.raw import Raw
 from kai_solver.kubeobjects.times import bounded_creation_s
+from kai_solver.kubeobjects.twins import is_free_of_labels, stated_by
 from kai_solver.kubeobjects.volumes import needs_objects
 from kai_solver.units import ResourceSchema
 
@@ -79,6 +80,9 @@ class Recall:
     """The same by the identity of the object, which is kept here and so cannot be another's."""
 
     _fresh: dict[str, _Seen] = field(default_factory=dict)
+    _twins: dict[bytes, RawPod] = field(default_factory=dict)
+    """Pods of this reading, by what is costly to read of them."""
+
     _gangs: dict[str, tuple[Gang, Gang]] = field(default_factory=dict)
     _fresh_gangs: dict[str, tuple[Gang, Gang]] = field(default_factory=dict)
     _made: dict[str, _Made] = field(default_factory=dict)
@@ -91,14 +95,14 @@ class Recall:
             self._pods, self._by_object, self._made, self._gangs, self.identical = {}, {}, {}, {}, {}
         self._around = around
         self.own_groups = {}
-        self._fresh, self._fresh_made, self._fresh_gangs = {}, {}, {}
+        self._fresh, self._fresh_made, self._fresh_gangs, self._twins = {}, {}, {}, {}
 
     def end(self) -> None:
         """The reading is over: what it did not come across is forgotten."""
         self._pods, self._made, self._gangs = self._fresh, self._fresh_made, self._fresh_gangs
         self.members.end()
         self._by_object = {id(seen.value): seen for seen in self._pods.values()}
-        self._fresh, self._fresh_made, self._fresh_gangs = {}, {}, {}
+        self._fresh, self._fresh_made, self._fresh_gangs, self._twins = {}, {}, {}, {}
         if len(self.constraints) > _MOST_CONSTRAINTS + 2 * len(self._pods):
             self.constraints.clear()
 
@@ -131,9 +135,17 @@ class Recall:
             self._fresh[key] = _Seen(key, value, pod)
             return pod
         before = reader.notices.count
-        pod = reader.read(raw)
-        if isinstance(value, dict) and reader.notices.count == before and _stands_alone(pod, key, reader):
+        stated = None if key in reader.bindings else stated_by(value)
+        twin = None if stated is None else self._twins.get(stated)
+        pod = reader.read(raw, twin)
+        if not isinstance(value, dict) or reader.notices.count != before:
+            return pod
+        if twin is not None and not (pod.gpu_groups or pod.unproven or pod.paid_gpu_milli):
             self._fresh[key] = _Seen(key, value, pod)
+        elif _stands_alone(pod, key, reader):
+            self._fresh[key] = _Seen(key, value, pod)
+            if stated is not None and not pod.gpu.is_shared and is_free_of_labels(pod.constraints):
+                self._twins[stated] = pod
         return pod
 
     def finish(self, pod: RawPod, schema: ResourceSchema, podset: str) -> Pod:

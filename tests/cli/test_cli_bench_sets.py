@@ -100,6 +100,9 @@ def test_an_entry_can_be_written_as_an_instance(tiny: Path, tmp_path: Path) -> N
     done = run(tiny, "--generate", "quiet", "--output", tmp_path / "quiet.json.zst")
     assert done.exit_code == 0, done.output
     assert len(load_instance(tmp_path / "quiet.json.zst").snapshot.nodes) == 8
+    done = run(tiny, "--generate", "quiet", "--output", tmp_path / "quiet.zip")
+    assert done.exit_code == 0, done.output
+    assert load_instance(tmp_path / "quiet.zip").kind == "kai-snapshot"
 
 
 @pytest.mark.slow

@@ -22,7 +22,7 @@ with atheris.instrument_imports(include=["kai_solver"]):
 
 from tests.fuzz.hostile import Object, places, seeds
 
-SMALL = Limits(max_bytes=1 << 20, max_objects=5_000)
+SMALL = Limits(max_bytes=1 << 20, max_objects=5_000, max_json_objects=5_000)
 NOW_S = 1_790_000_000.0
 
 

@@ -26,7 +26,7 @@ from kai_solver.modelfiles import load_model
 from tests.fuzz.amounts import SHOWN, some
 from tests.fuzz.hostile import INSTANCES, ROOT, Spoil, spoiled, spoilt
 
-SMALL = Limits(max_bytes=1 << 24, max_objects=20_000)
+SMALL = Limits(max_bytes=1 << 24, max_objects=20_000, max_json_objects=20_000)
 BUDGET_S = 60.0
 
 

@@ -20,7 +20,7 @@ from kai_solver.instances_io.reader import parse
 from kai_solver.instances_io.unpack import Member, unpack
 from kai_solver.instances_io.yaml_text import parse_yaml
 
-SMALL = Limits(max_bytes=1 << 20, max_objects=1000, max_depth=64)
+SMALL = Limits(max_bytes=1 << 20, max_objects=1000, max_json_objects=1000, max_depth=64)
 MINIMAL = b'{"format": "kai-solver/v1", "nodes": [{"name": "n", "gpus": 1}]}'
 
 

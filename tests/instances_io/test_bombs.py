@@ -14,7 +14,7 @@ from kai_solver.instances_io import Limits, load_native
 from kai_solver.instances_io.unpack import unpack
 from kai_solver.instances_io.yaml_text import parse_yaml
 
-SMALL = Limits(max_objects=10_000)
+SMALL = Limits(max_objects=10_000, max_json_objects=10_000)
 
 
 def zstd(data: bytes) -> bytes:

@@ -37,10 +37,10 @@ def failing(monkeypatch: pytest.MonkeyPatch, error: Exception, name: str = "bad"
     """Reading a pod of that name in full raises."""
     read = PodReader.read
 
-    def strange(self: PodReader, raw: Raw) -> RawPod:
+    def strange(self: PodReader, raw: Raw, twin: RawPod | None = None) -> RawPod:
         if raw.text("metadata.name") == name and raw.get("spec.containers").items()[0].get("image"):
             raise error
-        return read(self, raw)
+        return read(self, raw, twin)
 
     monkeypatch.setattr(PodReader, "read", strange)
 

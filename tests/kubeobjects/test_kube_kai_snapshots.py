@@ -168,7 +168,7 @@ def test_unknown_members_are_named() -> None:
 def test_dates_that_yaml_has_read_are_times_again() -> None:
     moment = datetime(2026, 1, 31, 12, tzinfo=UTC)
     objects = RawObjects(nodes=({"metadata": {"name": "n", "creationTimestamp": moment}},))
-    assert newest_time_s(list(objects.nodes)) == moment.timestamp()
+    assert newest_time_s(objects) == moment.timestamp()
     read, _, now_s = load_kai_snapshot(unzipped(export_kai_snapshot(objects)))
     assert read.nodes[0]["metadata"]["creationTimestamp"] == "2026-01-31T12:00:00Z"
     assert now_s == moment.timestamp()
@@ -176,7 +176,7 @@ def test_dates_that_yaml_has_read_are_times_again() -> None:
 
 def test_the_end_of_a_grace_period_is_not_the_present() -> None:
     metadata = {"creationTimestamp": "2026-01-01T00:00:00Z", "deletionTimestamp": "2026-01-01T00:05:00Z"}
-    assert newest_time_s([{"metadata": metadata}]) == datetime(2026, 1, 1, tzinfo=UTC).timestamp()
+    assert newest_time_s(RawObjects(pods=({"metadata": metadata},))) == datetime(2026, 1, 1, tzinfo=UTC).timestamp()
 
 
 def test_settings_that_nothing_looks_at_are_named() -> None:

@@ -4,7 +4,7 @@ from kai_solver.lab.bench.added import Added, added
 from kai_solver.lab.bench.compare import Paired, Row, paired, rows_of
 from kai_solver.lab.bench.figures import figure_of, promised_s
 from kai_solver.lab.bench.find import find_instances, short_name
-from kai_solver.lab.bench.generate import LoadReport, generated, loaded_snapshot, made_real, report_on
+from kai_solver.lab.bench.generate import LoadReport, generated, kai_snapshot, loaded_snapshot, made_real, report_on
 from kai_solver.lab.bench.linked import in_pairs, with_links
 from kai_solver.lab.bench.measure import Job, Run, measure, measure_here
 from kai_solver.lab.bench.peers import Peer, Reached, peers_beside, reached_by, shortfall
@@ -47,6 +47,7 @@ __all__ = [
     "in_pairs",
     "is_set",
     "jobs_of",
+    "kai_snapshot",
     "late",
     "limits_table",
     "link_spreads",
