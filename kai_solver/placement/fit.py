@@ -231,13 +231,14 @@ class FitTable:
         candidates = later > 0
         if allowed is not None:
             candidates &= allowed
-            if not candidates.any():
-                return None
-        key = self._key(shape, now)
+        nodes = np.flatnonzero(candidates)
+        if not len(nodes):
+            return None
+        key = self._key(shape, now, nodes)
         if rank is not None:
-            key = key + rank * _RANK
-        self._prefer(key, shape, pod, candidates)
-        node = int(np.where(candidates, key, _NEVER).argmin())
+            key += rank[nodes] * _RANK
+        self._prefer(key, shape, pod, candidates, nodes)
+        node = int(nodes[key.argmin()])
         return node, bool(now[node] > 0)
 
     def fill(
@@ -258,9 +259,9 @@ class FitTable:
         room = np.minimum(room[nodes], count)
         if int(room.sum()) < count:
             return None
-        key = self._key(shape, now)[nodes]
+        key = self._key(shape, now, nodes)
         if rank is not None:
-            key = key + rank[nodes] * _RANK
+            key += rank[nodes] * _RANK
         if self.state.problem.shapes.shapes[shape].nodes == "spread":
             return self._spread(shape, count, nodes, room, key)
         order = _smallest(key, count) if count <= _FEW else np.argsort(key, kind="stable")
@@ -289,43 +290,47 @@ class FitTable:
             return state.gpu_free, state.problem.gpus * MILLI, spec.gpu.devices * MILLI
         return state.future[CPU], state.problem.capacity[CPU], spec.request[CPU]
 
-    def _key(self, shape: int, now: IntArray) -> IntArray:
+    def _key(self, shape: int, now: IntArray, nodes: IntArray) -> IntArray:
+        """(M,) what orders ``nodes``, for all pods of ``shape``; ``now``: (N,) pods that fit now."""
         state = self.state
         spec = state.problem.shapes.shapes[shape]
-        asks_gpu = bool(spec.gpu.devices)
-        free, total, _ = self._free(shape)
-        key = -(free * 1_000_000 // np.maximum(total, 1)) if spec.nodes == "spread" else free.copy()
+        all_free, all_total, _ = self._free(shape)
+        free, total = all_free[nodes], all_total[nodes]
+        key: IntArray = -(free * 1_000_000 // np.maximum(total, 1)) if spec.nodes == "spread" else free
         if self._links is not None and spec.nodes == "binpack" and state.is_linked(shape):
-            key = key * STEPS + self._links.losses(shape) + (free == total) * _IDLE
+            key = key * STEPS + self._links.losses(shape)[nodes] + (free == total) * _IDLE
         for rule in state.rules:
             avoided = rule.avoided(shape)
             if avoided is not None:
-                key = key + avoided * _AVOIDED
-        if not asks_gpu:
-            key = key + np.where(state.problem.gpus > 0, _NODE_TYPE, 0)
-        key += np.where(now > 0, 0, _LATER)
+                key = key + avoided[nodes] * _AVOIDED
+        if not spec.gpu.devices:
+            key = key + np.where(state.problem.gpus[nodes] > 0, _NODE_TYPE, 0)
+        key = key + np.where(now[nodes] > 0, 0, _LATER)
         score = self._counts[self._same_room(shape)].score
         if len(score):
-            key += (_BEST - score) * _POINT
+            key += (_BEST - score[nodes]) * _POINT
         if self._losses is not None and spec.nodes == "binpack":
             # What a pod takes from usual ones comes before what is free; this tells also which GPU it may share.
-            key += self._losses.steps(shape) * _LOSS
+            key += self._losses.steps(shape)[nodes] * _LOSS
         elif spec.gpu.is_shared and spec.nodes == "binpack":
-            parts = state.problem.shapes.parts(shape)[:, None]
-            future = state.device_future
+            parts = state.problem.shapes.parts(shape)[nodes, None]
+            future = state.device_future[nodes]
             joins = ((future >= parts) & (future < WHOLE)).any(axis=1)
             key += np.where(joins, 0, _UNSHARED)
         return key
 
-    def _prefer(self, key: IntArray, shape: int, pod: int | None, candidates: BoolArray) -> None:
-        """Take from ``key`` what the pod prefers, of the nodes themselves and of the pods there."""
+    def _prefer(self, key: IntArray, shape: int, pod: int | None, candidates: BoolArray, nodes: IntArray) -> None:
+        """Take from the ``key`` (M,) of ``nodes`` what the pod prefers, of the nodes themselves and of the pods there.
+
+        ``candidates``: (N,) True at ``nodes``.
+        """
         predicates, constraints = self.state.problem.predicates, self.state.problem.shapes.shapes[shape].constraints
         if predicates.has_preference(constraints):
-            key -= predicates.preference(constraints, candidates) * _WISH
+            key -= predicates.preference(constraints, candidates)[nodes] * _WISH
         if pod is not None:
             for rule in self._preferring:
                 for weight, points in rule.preferences(shape, pod, candidates):
-                    key -= points * _WEIGHTS[weight]
+                    key -= points[nodes] * _WEIGHTS[weight]
 
 
 _WEIGHTS = {Weight.NEIGHBOURS: RANKS * _RANK, Weight.NODES: _WISH, Weight.WORKLOAD: _OF_WORKLOAD}

@@ -352,8 +352,8 @@ def test_too_few_that_may_leave_are_hopeless(who: tuple[bool, bool], says: bool)
 def cheapest(table: RoomTable, state: State) -> tuple[float, int] | None:
     """Price and number of those who leave where that costs least, of the nodes without room."""
     counts = FitTable(state).counts(table.shape)[1]
-    cost = np.where(counts > 0, IMPOSSIBLE, table.update())
-    node = table.cheapest(cost)
+    cost, nodes = np.where(counts > 0, IMPOSSIBLE, table.update()), np.arange(len(counts))
+    node = table.cheapest(nodes, cost)
     return None if node is None else (float(cost[node]), len(table.victims(node)))
 
 

@@ -145,7 +145,7 @@ class Evictor(Placer):
         return False
 
     def _most_devices(self) -> NDArray[np.int64]:
-        """`VictimPool.most_devices`, kept until something is touched: the same units are tried with other allowances."""
+        """`VictimPool.most_devices`, kept until something is touched: the same is asked with and without allowance."""
         seen, most = self._most
         touched = len(self.state.touched)
         if seen != touched:
@@ -216,14 +216,17 @@ class Evictor(Placer):
         exhausted = allowance.exhausted(spent) if allowance is not None else NO_QUEUES
         table = self.table(self.state.problem.pod_shape[pod], exhausted)
         allowed = self.state.admitting(pod, allowed)
-        # Where it fits and was not placed, other rules than room forbid it.
-        cost = table.update(allowed).copy()
-        if self.fits.has_room(table.shape):
-            cost[self.fits.counts(table.shape)[1] > 0] = IMPOSSIBLE
+        bound = table.update(allowed)
+        open_ = bound < IMPOSSIBLE
         if allowed is not None:
-            cost[~allowed] = IMPOSSIBLE
-        tried = 0
-        while tried < NODES_TRIED and (node := table.cheapest(cost)) is not None:
+            open_ &= allowed
+        if self.fits.has_room(table.shape):
+            # Where it fits and was not placed, other rules than room forbid it.
+            open_ &= self.fits.counts(table.shape)[1] <= 0
+        nodes = np.flatnonzero(open_)
+        cost, tried = bound[nodes], 0
+        while tried < NODES_TRIED and (at := table.cheapest(nodes, cost)) is not None:
+            node = int(nodes[at])
             victims = table.victims(node)
             fits = self.pool.releases.fits(victims)
             if fits and (allowance is None or allowance.allows(spent, victims)):
@@ -233,7 +236,7 @@ class Evictor(Placer):
                         self._counted = (len(self.state.journal), self.state.journal[-1])
                     return True
                 tried += 1
-            cost[node] = IMPOSSIBLE
+            cost[at] = IMPOSSIBLE
         return False
 
     def _spent_so_far(self, allowance: Allowance) -> dict[int, Spent]:

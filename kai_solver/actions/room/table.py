@@ -85,19 +85,21 @@ class RoomTable:
     def _forget(self, nodes: IntArray) -> None:
         self._is_stale[nodes] = self._mask[nodes]
 
-    def cheapest(self, cost: FloatArray) -> int | None:
-        """The node of least ``cost`` (N,), a copy of `update` with some nodes taken out; None where none has room.
+    def cheapest(self, nodes: IntArray, cost: FloatArray) -> int | None:
+        """Position in ``nodes`` (M,) of the one of least ``cost`` (M,), by `update`; None where none has room.
 
         ``cost`` is corrected at the nodes looked at.
         """
-        while True:
-            node = int(cost.argmin())
-            if cost[node] == IMPOSSIBLE:
-                return None
+        while len(nodes):
+            at = int(cost.argmin())
+            if cost[at] == IMPOSSIBLE:
+                break
+            node = int(nodes[at])
             if self._is_close[node] and all(map(self.pool.may_leave, self._victims[node])):
-                return node
+                return at
             self._look_at(node)
-            cost[node] = self._cost[node]
+            cost[at] = self._cost[node]
+        return None
 
     def victims(self, node: int) -> list[int]:
         """Units that leave ``node``, with all that must leave before them; it was `cheapest`."""
