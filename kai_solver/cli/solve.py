@@ -101,8 +101,9 @@ def decide(
     from kai_solver.engine import Engine
 
     snapshot = request.loaded.snapshot
-    if compiled.is_wanted(len(snapshot.nodes)) and not compiled.is_cached() and not quiet:
-        complain("large clusters are decided faster by compiled kernels: `kai-solver compile` makes them, once")
+    uses_kernels = request.model.search.chains and compiled.is_wanted(len(snapshot.nodes))
+    if uses_kernels and not compiled.is_cached() and not quiet:
+        complain("large clusters are decided better by compiled kernels: `kai-solver compile` makes them, once")
     with ProgressLine(quiet=quiet) as progress, Engine(request.model, child=child) as engine:
         engine.wait()
         return engine.cycle(

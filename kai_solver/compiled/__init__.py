@@ -6,8 +6,8 @@ code. Kernels call other kernels, and nothing else of ours.
 
 What numba compiled is kept in one file (`kept`), whose name has the versions and the text of all kernels in it: what
 was compiled from other text is never found. The code is for a generic CPU, since the file may come with an image that
-was built on another machine: 20,000 tries of chains on openb's urgent gangs took 11.0 to 12.7 s of CPU with it, and 17.6
-to 17.8 s with the code for the machine itself, an AMD EPYC with AVX-512 (2026-11-23). ``kai-solver compile`` makes the
+was built on another machine: 20,000 tries of chains on openb's urgent gangs took 11.0 to 12.7 s of CPU with it, and
+17.6 to 17.8 s with code for the machine itself, an AMD EPYC with AVX-512 (2026-11-23). ``kai-solver compile`` makes the
 file (25 s of CPU, 1.8 MB). A cycle only reads it (0.4 s, 128 MiB with numba), and decides by the uncompiled functions
 where it is not there.
 """
@@ -38,7 +38,8 @@ MODULES: Final[tuple[str, ...]] = ("kai_solver.chains.seats", "kai_solver.chains
 FOLDER_VARIABLE: Final = "KAI_SOLVER_KERNELS"
 """Names the folder for compiled kernels; ``~/.cache/kai-solver/kernels`` where it is not set."""
 LARGE_NODES: Final = 400
-"""Nodes of a cluster from which on kernels are loaded: importing numba and reading them takes 0.9 s of CPU once."""
+"""Nodes of a cluster from which on kernels are loaded: importing numba and reading them takes 0.4 s of CPU once
+(2026-11-23)."""
 
 _CPU = "generic"
 _kernels: list[Callable[..., Any]] = []

@@ -85,7 +85,7 @@ class Decider:
     def __call__(self, snapshot: Snapshot) -> Plan:
         """A checked plan."""
         self._refresh()
-        if self._compiling is not None:
+        if self._compiling is not None and self.model.search.chains:
             self._compiling(len(snapshot.nodes))
         return self._engine.cycle(snapshot, budget_s=self.budget_s, on_fault=self._on_fault, on_slow=self._on_slow)
 

@@ -162,7 +162,7 @@ def cycle(
         run.explain = explain
         return run
 
-    if model.search.enabled and compiled.is_wanted(len(snapshot.nodes)):
+    if model.search.chains and compiled.is_wanted(len(snapshot.nodes)):
         compiled.load_kept()  # Once a process, as imports; not in the budget.
     with without_collection():
         if child is not None or not model.search.enabled:
