@@ -18,9 +18,9 @@ def compile_kernels(
     """Compile the kernels that decide large clusters to machine code, and keep them in a file.
 
     It takes about half a minute, once for each version of kai-solver. Without it every command works; plans for large
-    clusters are worse, as the search of chains gets less far. Small clusters never use compiled kernels. The file runs on every CPU of this architecture. It is
-    in ~/.cache/kai-solver/kernels, or in the folder that the environment variable KAI_SOLVER_KERNELS names; at run
-    time that folder is only read.
+    clusters are worse, as the search of chains gets less far. Small clusters never use compiled kernels. The file runs
+    on every CPU of this architecture. It is in ~/.cache/kai-solver/kernels, or in the folder that the environment
+    variable KAI_SOLVER_KERNELS names; at run time that folder is only read.
 
     \b
     Examples:
