@@ -27,7 +27,7 @@ from kai_solver.engine.first import FIRST_S, as_if_ended, is_worth_it
 from kai_solver.engine.floor import Floor
 from kai_solver.engine.pace import Pace
 from kai_solver.engine.progress import Fault, OnSlow, Progress
-from kai_solver.engine.proving import LEAST_PART, prove
+from kai_solver.engine.proving import LEAST_PART, has_unknown, prove
 from kai_solver.engine.retreat import NO_GANGS, RETREATS, blame, refused, retreat_note
 from kai_solver.engine.stages import admission_stage, measured_stages
 from kai_solver.errors.barrier import barrier
@@ -324,8 +324,7 @@ class _Run:
 
     def _prove(self, outcome: Outcome, child: SolverChild | None) -> None:
         """Ask once more, of the final state, why gangs wait; for a little while even where the budget has ended."""
-        unknown = any(refusal.proof.state == "unknown" for by in outcome.refusals.values() for refusal in by.values())
-        if child is None or not unknown or self.should_stop():
+        if child is None or not has_unknown(outcome) or self.should_stop():
             return
         end_s = max(self.deadline_s, self.clock() + LEAST_PART * self.budget_s)
         prove(outcome, self.model.actions, lambda: inf if self.model.search.deterministic else end_s - self.clock())

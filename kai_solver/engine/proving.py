@@ -18,6 +18,15 @@ EACH = 0.75
 """Part of the time in which gangs are asked for one by one, before those that are left are counted together."""
 
 
+def has_unknown(outcome: Outcome) -> bool:
+    """True where some action left it open whether it can run a gang that waits."""
+    gangs = outcome.state.gangs
+    return any(
+        any(gangs[gang].pending) and any(refusal.proof.state == "unknown" for refusal in by_action.values())
+        for gang, by_action in outcome.refusals.items()
+    )
+
+
 def prove(outcome: Outcome, actions: Iterable[Action], left_s: Callable[[], float]) -> None:
     """Ask of the final state what was left open for gangs that wait; an error leaves that as it is.
 
