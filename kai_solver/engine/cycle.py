@@ -66,9 +66,9 @@ LEAST_KEPT_S, MOST_KEPT = 0.03, 0.25
 PRICED_FROM = 200
 """Nodes from which prices are asked for before the stages are searched: fewer are proven by the stages themselves."""
 
-PRICING_BUILDS = 4.0
-"""Seconds to write the linear programme down, for each second that the problem took to build: 0.3 s against 0.14 on
-openb, 0.12 against 0.05 on loaded-1000, 0.85 against 0.23 on loaded-5000 (CPU, 2026-11-23)."""
+PRICING_BUILDS = 2.0
+"""Seconds to write the linear programme down, for each second that the problem took to build: 0.22 s against 0.14 on
+openb, 0.45 against 0.23 on loaded-5000 (CPU, 2026-11-23)."""
 
 
 class Engine:

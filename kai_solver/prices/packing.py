@@ -238,7 +238,11 @@ def _add_shares(
 
 
 def _add_blocks(packing: Packing, kinds: Kinds, programme: Programme, place: Ints) -> None:
-    """Pods that lie in one domain together: each domain has places for those that choose it."""
+    """Pods that lie in one domain together: each domain has places for those that choose it.
+
+    Rows that allow no parts of blocks (`model.blocks`) raised no bound on 250 to 5,000 loaded nodes: on the latter they
+    were 17,000 of 19,000 rows, and 0.5 of 0.7 s (2026-11-23).
+    """
     total, leaving = Counter(packing.blocks), dict[Block, list[int]]()
     for number, unit in enumerate(packing.units):
         for block in unit.blocks:
@@ -262,14 +266,3 @@ def _add_blocks(packing: Packing, kinds: Kinds, programme: Programme, place: Int
         spots = spots[spots >= 0]
         columns, sizes = [column for _, column in blocks], [-pods for pods, _ in blocks]
         programme.add_row([*spots.tolist(), *columns], [1] * len(spots) + sizes, low=0)
-        _add_whole_blocks(programme, blocks, int(kinds.most[index[shape], domains[partition] == domain].sum()))
-
-
-def _add_whole_blocks(programme: Programme, blocks: Sequence[tuple[int, int]], room: int) -> None:
-    """A domain with room for 18 pods takes four blocks of 4 and never half a fifth (`model.blocks`)."""
-    for size in sorted({pods for pods, _ in blocks if pods > 1}):
-        large = [(pods, column) for pods, column in blocks if pods >= size]
-        most = sum(pods // size * programme.most[column] for pods, column in large)
-        is_implied = room % size == 0 and all(pods % size == 0 for pods, _ in large)
-        if not is_implied and most > room // size:
-            programme.add_row([column for _, column in large], [pods // size for pods, _ in large], high=room // size)

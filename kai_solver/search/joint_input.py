@@ -14,7 +14,7 @@ from kai_solver.bounds import Relaxed
 from kai_solver.domain import Action, TopologyConstraint
 from kai_solver.fairness import QueueSurplus
 from kai_solver.model.joint import Arrival, Cap, Joint, Mover, Piece, Scope
-from kai_solver.planstate.allocation_units import AllocationUnit, Part
+from kai_solver.planstate.allocation_units import AllocationUnit, Part, is_flat
 from kai_solver.planstate.eviction_units import Unit, charge_of, least_charge_of
 from kai_solver.planstate.outcome import Outcome
 from kai_solver.planstate.state import State
@@ -205,8 +205,7 @@ class JointModelInput:
         unit, reclaimable, preemptable, may_move = key
         u = pool.units[unit]
         gang = self.problem.gangs[u.gang]
-        part = part_of_unit(gang, u.pods, [list(leaf.active) for leaf in gang.leaves])
-        pieces, scopes = self._pieces(u.gang, part, units)
+        pieces, scopes = self._pieces_of_unit(u, units)
         pods = [p for piece in pieces for p in piece.pods]
         return Mover(
             unit=unit,
@@ -231,6 +230,13 @@ class JointModelInput:
             marks=tuple(rule.tells_apart(pod) for rule in self.problem.rules for pod in u.pods),
         )
 
+    def _pieces_of_unit(self, unit: Unit, units: frozenset[int]) -> tuple[tuple[Piece, ...], tuple[Scope, ...]]:
+        gang = self.problem.gangs[unit.gang]
+        if len(unit.pods) == 1 and is_flat(gang) and gang.root.topology is None and gang.leaves[0].topology is None:
+            return (Piece(self.problem.pod_shape[unit.pods[0]], unit.pods, (), gang.is_spaced),), ()  # Most units.
+        part = part_of_unit(gang, unit.pods, [list(leaf.active) for leaf in gang.leaves])
+        return self._pieces(unit.gang, part, units)
+
     def _saves(self, unit: Unit) -> Charge:
         """What its queue pays less for the unit on the largest devices: only requests by GPU memory tell them apart."""
         pods = [self.problem.pods[pod] for pod in unit.pods]
@@ -254,6 +260,9 @@ class JointModelInput:
 
     def _tested(self, unit: Unit) -> tuple[tuple[int, int, int], ...]:
         leaves = self.problem.gangs[unit.gang].leaves
+        if len(unit.pods) == 1:
+            leaf = self.state.leaf_of[unit.pods[0]]
+            return ((leaf, 1, max(1, leaves[leaf].min_member)),)
         counts = Counter(self.state.leaf_of[pod] for pod in unit.pods)
         return tuple((leaf, count, max(1, leaves[leaf].min_member)) for leaf, count in sorted(counts.items()))
 
@@ -454,28 +463,31 @@ class JointModelInput:
 
     def _caps(self, arrivals: Sequence[Arrival], movers: Sequence[Mover]) -> Iterable[Cap]:
         """Caps that the arrivals' queues have, with what arrivals hold now taken off and movers back at home."""
-        tree = self.problem.queues
-        pool = self.outcome.pool
+        tree, pool = self.problem.queues, self.outcome.pool
         queues = {q for a in arrivals for q in tree.path[a.queue]}
+        held, fixed, lost = ({queue: [0, 0, 0] for queue in queues} for _ in range(3))
+        for a in arrivals:
+            now = self._paid_now(a)
+            for queue in tree.path[a.queue]:
+                _add(held[queue], now)
+                if not a.preemptible:
+                    _add(fixed[queue], now)
+        for m in movers:
+            if pool is not None and pool.is_disturbed(m.unit):
+                now = self._paid_now(m)
+                for queue in queues.intersection(tree.path[m.queue]):
+                    _add(lost[queue], [charged - paid for charged, paid in zip(m.charge, now, strict=True)])
         for queue in sorted(queues):
-            held, fixed = [0, 0, 0], [0, 0, 0]
-            for a in arrivals:
-                if queue in tree.path[a.queue]:
-                    held = [h + c for h, c in zip(held, self._paid_now(a), strict=True)]
-                    if not a.preemptible:
-                        fixed = [h + c for h, c in zip(fixed, self._paid_now(a), strict=True)]
-            lost = [0, 0, 0]
-            for m in movers:
-                if pool is not None and queue in tree.path[m.queue] and pool.is_disturbed(m.unit):
-                    now = self._paid_now(m)
-                    lost = [h + c - n for h, c, n in zip(lost, m.charge, now, strict=True)]
             for r in range(len(QUEUE_RESOURCES)):
                 if tree.limits[queue][r] != UNLIMITED:
-                    before = self.state.allocated[queue][r] - held[r] + lost[r]
+                    before = self.state.allocated[queue][r] - held[queue][r] + lost[queue][r]
                     yield Cap("limit", queue, r, tree.limits[queue][r] - before)
                 if tree.quotas[queue][r] != UNLIMITED:
                     yield Cap(
-                        "quota", queue, r, tree.quotas[queue][r] - (self.state.allocated_fixed[queue][r] - fixed[r])
+                        "quota",
+                        queue,
+                        r,
+                        tree.quotas[queue][r] - (self.state.allocated_fixed[queue][r] - fixed[queue][r]),
                     )
 
     def _releases(self, movers: Sequence[Mover]) -> Iterable[tuple[ReleaseKey, int]]:
@@ -495,3 +507,8 @@ class JointModelInput:
         """What the queue pays where the cycle has placed the pods."""
         places, pods = self.state.places, (pod for piece in item.pieces for pod in piece.pods)
         return sum_of(places[pod].charge for pod in pods if pod in places)
+
+
+def _add(total: list[int], amounts: Sequence[int]) -> None:
+    for resource, amount in enumerate(amounts):
+        total[resource] += amount

@@ -68,11 +68,14 @@ def _surplus(outcome: Outcome, survey: "_Survey", pool: VictimPool) -> Iterator[
     for unit in NOTHING.union(*survey.taken.values()):
         _add(least, tree.path[int(pool.queue_of[unit])], pool.units[unit].charge, -1)
     amounts: dict[int, list[int]] = {}
+    known: dict[tuple[int, frozenset[int]], list[int]] = {}
     for admission, leaves in zip(outcome.admissions, survey.leaves, strict=True):
         queue = problem.gangs[admission.allocation_unit.gang].queue
         charge = charge_of(problem, admission.allocation_unit.pods)  # The most that it may cost, wherever it is seated.
         right = problem.reclaim_right(least, queue, charge)
-        for _, theirs in {levelled(tree, queue, leaf) for leaf in leaves}:
+        if (queue, leaves) not in known:
+            known[queue, leaves] = [theirs for _, theirs in {levelled(tree, queue, leaf) for leaf in leaves}]
+        for theirs in known[queue, leaves]:
             above = surplus_above(held[theirs], right.kept(min(tree.leaves[theirs])))
             amounts[theirs] = list(map(max, amounts.get(theirs, above), above))
         if admission.action is not Action.ALLOCATE:
@@ -107,6 +110,8 @@ class _Survey:
         self._pool = pool
         self._eligibility = Eligibility(before, pool)
         self._known: dict[tuple[object, ...], tuple[frozenset[int], frozenset[int]]] = {}
+        self._queues: dict[frozenset[int], frozenset[int]] = {}
+        self._counted: set[tuple[Action, frozenset[int]]] = set()
 
     def add(self, admission: Admission) -> frozenset[int]:
         """Units that ``admission`` may take."""
@@ -120,8 +125,12 @@ class _Survey:
         key = (action, preemptor.queue, preemptor.charge, gang.priority, gang.never_preempts, own)
         if key not in self._known:
             units = self._eligibility.units(action, preemptor)
-            self._known[key] = units, self._queues_of(units)
-            self.taken.setdefault(action, set()).update(units)
+            if units not in self._queues:  # Many may take the same.
+                self._queues[units] = self._queues_of(units)
+            self._known[key] = units, self._queues[units]
+            if (action, units) not in self._counted:
+                self._counted.add((action, units))
+                self.taken.setdefault(action, set()).update(units)
             self.divisible |= self._eligibility.divisible(action, preemptor)
         self.taken[action].update(admission.units)
         units, queues = self._known[key]
