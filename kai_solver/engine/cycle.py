@@ -333,12 +333,12 @@ class _Run:
     def _improve(self, outcome: Outcome, child: SolverChild | None) -> tuple[Refined | None, Stage | None]:
         """Change ``outcome`` for the better; what was proven of its stages, and the stage of links.
 
-        The prices of what the greedy admitted are found in the solver's process meanwhile.
+        The prices of what is admitted are found in the solver's process while victims and places are.
         """
-        if child is not None and len(outcome.state.problem.nodes) >= PRICED_FROM:
-            self._ask_prices(outcome, child)
         self._chain(outcome, child)
         self._admit_locally(outcome, child)
+        if child is not None and len(outcome.state.problem.nodes) >= PRICED_FROM:
+            self._ask_prices(outcome, child)
         refined = self._refine_locally(outcome, child, self._refine(outcome, child))
         spare(outcome)
         return refined, self._link(outcome)

@@ -36,7 +36,9 @@ TOLERANCE = 1e-6
 Sizes = Sequence[tuple[int, int]]
 """(Size, most copies) of shares, in steps of a device."""
 Copies = tuple[int, ...]
-"""A pattern: how many shares of each size lie on the device."""
+"""How many shares of each size lie on a device."""
+Pattern = tuple[tuple[int, int], ...]
+"""The same, without sizes of which there is none: (which size, how many)."""
 
 
 def solve(programme: Mapping[str, Any], seconds: float) -> list[dict[str, Any]]:
@@ -78,7 +80,7 @@ class _Simplex:
             terms = [(column, amount / dearest) for column, amount in zip(columns, amounts, strict=True) if amount]
             self._add_row(terms, -math.inf, math.inf)
         self._unserved: list[int] = []
-        self._patterns: set[tuple[int, Copies]] = set()
+        self._made: set[tuple[int, tuple[tuple[int, int], ...]]] = set()
         self._is_complete = True
         self._begin()
 
@@ -157,7 +159,8 @@ class _Simplex:
     def _add_column(self, most: float) -> int:
         column: int = self._model.add_var()
         self._model.set_var_lower_bound(column, 0.0)
-        self._model.set_var_upper_bound(column, most)
+        if most < math.inf:
+            self._model.set_var_upper_bound(column, most)
         return column
 
     def _add_row(self, terms: Sequence[tuple[int, float]], low: float, high: float) -> float:
@@ -172,36 +175,30 @@ class _Simplex:
 
     def _begin(self) -> None:
         """All patterns where they are few, else those of one size; and shares without a device, at a penalty."""
-        known: dict[tuple[int, tuple[int, ...], tuple[int, ...]], list[Copies]] = {}
+        known: dict[tuple[int, tuple[int, ...], tuple[int, ...]], list[Pattern]] = {}
         for number, (_, level, sizes, most, rows) in enumerate(self._devices):
             key = (level, tuple(sizes), tuple(most))
             if key not in known:
-                known[key] = all_patterns(level, list(zip(sizes, most, strict=True)))
+                known[key] = [_held(copies) for copies in all_patterns(level, list(zip(sizes, most, strict=True)))]
             patterns = known[key]
             if not patterns:
                 self._is_complete = False
-                patterns = [
-                    tuple(min(level // size, copies) * (at == other) for other in range(len(sizes)))
-                    for at, (size, copies) in enumerate(zip(sizes, most, strict=True))
-                ]
-            for copies in patterns:
-                self._add_pattern(number, copies)
-            if not self._is_complete:
+                alone = [min(level // size, copies) for size, copies in zip(sizes, most, strict=True)]
+                patterns = [((at, copies),) for at, copies in enumerate(alone) if copies]
                 for row in rows:
                     self._unserved.append(self._add_column(math.inf))
                     self._model.add_term_to_constraint(row, self._unserved[-1], 1.0 / self._scale[row])
+            for pattern in patterns:
+                self._add_pattern(number, pattern)
 
-    def _add_pattern(self, number: int, copies: Copies) -> bool:
-        if not any(copies) or (number, copies) in self._patterns:
-            return False
-        self._patterns.add((number, copies))
+    def _add_pattern(self, number: int, pattern: Pattern) -> None:
         device, _, _, _, rows = self._devices[number]
         column = self._add_column(math.inf)
-        self._model.add_term_to_constraint(device, column, 1.0 / self._scale[device])
-        for row, count in zip(rows, copies, strict=True):
-            if count:
-                self._model.add_term_to_constraint(row, column, count / self._scale[row])
-        return True
+        add, scale = self._model.add_term_to_constraint, self._scale
+        add(device, column, 1.0 / scale[device])
+        for at, count in pattern:
+            row = rows[at]
+            add(row, column, count / scale[row])
 
     def _solve_with_patterns(self) -> Any:
         """The solver with the solution; None where it ran out of time, or says that there is none."""
@@ -228,15 +225,24 @@ class _Simplex:
             shares = [max(0.0, prices[row]) for row in rows]
             value, copies = best_pattern(level, list(zip(sizes, most, strict=True)), shares)
             if value > TOLERANCE - prices[device]:
-                paying[tuple((size, count) for size, count in zip(sizes, copies, strict=True) if count)] = None
-        is_new = False
+                paying[tuple((sizes[at], count) for at, count in _held(copies))] = None
+        before = len(self._made)
         for number, (_, level, sizes, most, _) in enumerate(self._devices):
-            most_of = dict(zip(sizes, most, strict=True))
-            for pattern in map(dict, paying):
-                fits = all(count <= most_of.get(size, 0) for size, count in pattern.items())
-                if fits and sum(size * count for size, count in pattern.items()) <= level:
-                    is_new |= self._add_pattern(number, tuple(pattern.get(size, 0) for size in sizes))
-        return is_new
+            place = {size: at for at, size in enumerate(sizes)}
+            for pattern in paying:
+                fits = all(size in place and count <= most[place[size]] for size, count in pattern)
+                if (
+                    fits
+                    and sum(size * count for size, count in pattern) <= level
+                    and (number, pattern) not in self._made
+                ):
+                    self._made.add((number, pattern))
+                    self._add_pattern(number, tuple((place[size], count) for size, count in pattern))
+        return len(self._made) > before
+
+
+def _held(copies: Copies) -> Pattern:
+    return tuple((at, count) for at, count in enumerate(copies) if count)
 
 
 def _rows_of(programme: Mapping[str, Any]) -> Iterator[tuple[list[tuple[int, float]], float, float]]:

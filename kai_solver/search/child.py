@@ -165,8 +165,8 @@ class SolverChild:
     def ask_prices(self, programme: Programme, at: Mapping[str, int], deadline_s: float) -> None:
         """Ask for a linear programme and return at once; `prices` has the answer. An earlier question is forgotten.
 
-        ``at``: as of `Programme.question`. The child needs until ``deadline_s`` at most. Questions to `solve` wait
-        behind it in the child.
+        ``at``: as of `Programme.question`. The child needs until ``deadline_s`` at most. The next question to `solve`
+        waits for the answer first: behind it in the child it would be late, and the child be killed for it.
         """
         self._question += 1
         self._pricing = pricing = _Pricing(programme, self._question)
@@ -190,22 +190,26 @@ class SolverChild:
 
         What has come already is taken whatever the time.
         """
-        pricing, stop = self._pricing, should_stop or (lambda: False)
+        pricing = self._pricing
         if pricing is None:
             return [], ""
         try:
-            is_late = False
-            while not pricing.is_finished and not is_late:
-                is_late = self._clock() >= deadline_s or stop()
-                channel = self._running()
-                self._watch_memory(channel)
-                for frame in channel.pump(0.0 if is_late else min(_TICK_S, deadline_s - self._clock())):
-                    pricing.take(frame)
+            self._await_prices(deadline_s, should_stop or (lambda: False))
         except SolverError as error:
             pricing.fail(str(error))
             self._drop()
         self._pricing = None
         return pricing.found, pricing.error
+
+    def _await_prices(self, deadline_s: float, should_stop: Callable[[], bool]) -> None:
+        """Take the answer to `ask_prices` where there is one; wait for it until ``deadline_s``."""
+        is_late = False
+        while self._pricing is not None and not self._pricing.is_finished and not is_late:
+            is_late = self._clock() >= deadline_s or should_stop()
+            channel = self._running()
+            self._watch_memory(channel)
+            for frame in channel.pump(0.0 if is_late else min(_TICK_S, max(0.0, deadline_s - self._clock()))):
+                self._pricing.take(frame)
 
     def close(self) -> None:
         """End the child and give back all that it holds."""
@@ -229,6 +233,9 @@ class SolverChild:
         if not self._await_ready(channel, deadline_s, should_stop):
             if not self._ready and not should_stop():
                 answer.error = "the solver process was not ready by the deadline"
+            return
+        self._await_prices(deadline_s, should_stop)
+        if self._pricing is not None and not self._pricing.is_finished:
             return
         limit_s = deadline_s - self._clock()
         fields = {
@@ -256,8 +263,6 @@ class SolverChild:
             self._watch_memory(channel)
             for frame in channel.pump(min(_TICK_S, patience_s)):
                 answer.take(frame)
-                if self._pricing is not None:
-                    self._pricing.take(frame)
 
     def _running(self) -> Channel:
         if self._channel is not None and self._ready and self._channel.has_ended:

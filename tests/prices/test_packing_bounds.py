@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from kai_solver.domain import Constraints, GpuRequest, Pod
 from kai_solver.planstate.state import State
-from kai_solver.prices import Packing, Unit, least_waiting, model_of, prices_of
+from kai_solver.prices import Packing, Unit, glop, least_waiting, model_of, prices_of
 from kai_solver.prices.glop import all_patterns, best_pattern
 from kai_solver.problem import Problem
 from kai_solver.units import MILLI
@@ -76,6 +76,15 @@ def test_shares_of_one_device_are_no_sum() -> None:
     """Two devices take four pods of 400 thousandths, though five of them are two devices in sum."""
     problem = a_problem([2], [a_pod(i, GpuRequest(1, 400)) for i in range(5)])
     assert bound_of(a_packing(problem, 0, [10, 20, 30, 40, 50])) == 10
+
+
+@pytest.mark.parametrize("patterns", [0, 2])
+def test_patterns_that_pay_are_made_where_all_are_too_many(monkeypatch: pytest.MonkeyPatch, patterns: int) -> None:
+    pods = [a_pod(i, GpuRequest(1, (300, 500, 200, 700)[i % 4])) for i in range(12)]
+    packing = a_packing(a_problem([2, 1], pods), 3, [7, 5, 9, 4, 3, 8, 6, 2, 5])
+    whole = bound_of(packing)
+    monkeypatch.setattr(glop, "MOST_PATTERNS", patterns)
+    assert bound_of(packing) == whole
 
 
 def test_pods_of_one_rack_lie_in_one_rack() -> None:
