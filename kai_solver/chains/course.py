@@ -118,6 +118,8 @@ def _with_loans(problem: ChainProblem, best: ChainResult, waiting: IntArray, cou
     most = int(problem.cost[problem.start[problem.first[:-1]] == NONE].sum())
     batches = np.array_split(waiting, min(BATCHES, len(waiting)))
     for number, batch in enumerate(batches):
+        if course.used >= LENT:
+            break
         search = ChainSearch(_from(problem, best, batch), seed)
         _admit(search, course, QUICK, leaving=True)
         until = BACK + (LENT - BACK) * (number + 1) / len(batches)
@@ -125,6 +127,8 @@ def _with_loans(problem: ChainProblem, best: ChainResult, waiting: IntArray, cou
         found = search.result()
         if _evicted(problem, found) <= most:
             best = found
+    if course.used >= 1.0:
+        return best
     search = ChainSearch(_from(problem, best, waiting[:0]), seed)
     _lessen(search, course, 1.0)
     return search.result()
