@@ -5,7 +5,7 @@ place. What the search finds is put into effect as far as all rules allow it (`k
 stages of the plan are never worse by it.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 import numpy as np
 
@@ -66,13 +66,16 @@ class Chains:
         self.per_gang = min(limits) if limits else UNLIMITED
         self.may_consolidate = Action.CONSOLIDATION in model.actions and self.per_gang != 0
 
-    def run(self, course: Course, seed: int) -> Effect | None:
-        """Search, and put into effect what was found; None where there is nothing to search."""
+    def run(self, course: Course, seed: int, rights_for: Callable[[Outcome], Rights] = rights_of) -> Effect | None:
+        """Search, and put into effect what was found; None where there is nothing to search.
+
+        ``rights_for``: what may be disturbed for the admissions of an outcome.
+        """
         turns, pool = self._turns(), self._pool()
         if pool is None or not pool.units:
             return None
         has_evicted = bool(pool.have_left().any())
-        rights = rights_of(self.outcome) if has_evicted else NO_RIGHTS
+        rights = rights_for(self.outcome) if has_evicted else NO_RIGHTS
         moves = self.model.moves
         loss = np.array([round(move_lost(self.problem, unit, moves)) for unit in pool.units], dtype=np.int64)
         prices = MovePrices(loss, moves.per_cycle, self.per_gang)

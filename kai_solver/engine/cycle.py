@@ -35,7 +35,7 @@ from kai_solver.errors.collector import without_collection
 from kai_solver.model.families import family
 from kai_solver.model.stages import stages
 from kai_solver.planning import assemble
-from kai_solver.planstate.outcome import Outcome
+from kai_solver.planstate.outcome import Admission, Outcome
 from kai_solver.problem import Memo, Problem, build_problem
 from kai_solver.problem.rules import installed_rules
 from kai_solver.search.admission import MaxGpuAdmission
@@ -49,7 +49,7 @@ from kai_solver.search.oracle import UNASKED, UNKNOWN, SolverActions
 from kai_solver.search.pricing import Pricing
 from kai_solver.search.refine import Refined, StageOptimizer
 from kai_solver.search.reseat import reseat
-from kai_solver.search.rights import rights_of
+from kai_solver.search.rights import Rights, rights_of
 from kai_solver.search.solver_client import SolverClient
 
 Clock = Callable[[], float]
@@ -204,6 +204,7 @@ class _Run:
         self._attempt_seconds: Mapping[int, float] = {}
         self._was_stopped = False
         self._actions = model.actions
+        self._known_rights: tuple[list[Admission], int, Rights] | None = None
         self._problem: Problem | None = None
         self._pricing: Pricing | None = None
 
@@ -297,7 +298,7 @@ class _Run:
             return
         self._pricing = Pricing(child, by_gpus=by_gpus, should_stop=self.should_stop)
         values = {stage.name: stage.value for stage in measured_stages(outcome, by_gpus=by_gpus)}
-        self._pricing.begin(outcome, rights_of(outcome), values, self._priced_until_s)
+        self._pricing.begin(outcome, self._rights(outcome), values, self._priced_until_s)
         self._phase("prices")
 
     @property
@@ -352,7 +353,7 @@ class _Run:
         if search.deterministic or (left_s > LEAST_BUILDS * self.timing["build"] and not self.should_stop()):
             clock = None if search.deterministic else self.clock
             course = Course(search.chains, CHAINS_SHARE * left_s, clock, self.should_stop)
-            effect = Chains(outcome, self.model).run(course, self.seed)
+            effect = Chains(outcome, self.model).run(course, self.seed, self._rights)
         refuse_moves(outcome, self.model.actions)
         self._phase("chains")
         if effect is not None and self.progress is not None:
@@ -435,7 +436,7 @@ class _Run:
         concerned = [a for a in outcome.admissions if a.units or outcome.state.problem.outlook is not None]
         if child is None or not concerned or self._out_of_time():
             return None
-        rights = rights_of(outcome)
+        rights = self._rights(outcome)
         names = [stage.name for stage in self.model.stages]
         stages = proven_by_count(outcome, rights, names, measured_stages(outcome))
         if stages is not None:
@@ -450,6 +451,13 @@ class _Run:
             refined = stage_optimizer.refine(outcome, rights)
         self._phase("stages")
         return refined
+
+    def _rights(self, outcome: Outcome) -> Rights:
+        """What the stages may change, found once for the same admissions: 0.14 s of CPU on openb (2026-11-23)."""
+        admissions, known = outcome.admissions, self._known_rights
+        if known is None or known[0] is not admissions or known[1] != len(admissions):
+            known = self._known_rights = admissions, len(admissions), rights_of(outcome)
+        return known[2]
 
     def _left_s(self) -> float:
         """Seconds that the questions left: of the clock, or of the deterministic budget."""
@@ -487,7 +495,7 @@ class _Run:
             return refined
         solver_client = self._solver_client(child, seconds, self.clock())
         leaving = None if refined is None else refined.leaving
-        improved = LocalStages(solver_client, outcome, pool, rights_of(outcome), leaving).run(self._local_progress)
+        improved = LocalStages(solver_client, outcome, pool, self._rights(outcome), leaving).run(self._local_progress)
         self._phase("neighbourhoods")
         found = refined or Refined((), False)
         return replace(found, improved=True) if improved else refined
@@ -502,7 +510,7 @@ class _Run:
             end_s = max(end_s, self.start_s + self.budget_s / 2)  # The same on every machine that has time.
         stage = link_stage(
             outcome,
-            lambda: rights_of(outcome),
+            lambda: self._rights(outcome),
             lambda: not self.model.search.deterministic and self.clock() > end_s,
             by_gpus="disruption-gpus" in self.model.disrupting,
         )
