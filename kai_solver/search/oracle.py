@@ -17,7 +17,6 @@ from kai_solver.model.spec import ModelSpec, SpecAnswer, Term
 from kai_solver.planstate.allocation_units import AllocationUnit
 from kai_solver.planstate.outcome import Outcome
 from kai_solver.search.aggregating import Aggregator
-from kai_solver.search.dominance import Refusals
 from kai_solver.search.joint_input import JointModelInput
 from kai_solver.search.parameters import Presolve
 from kai_solver.search.question import Question
@@ -57,13 +56,12 @@ MASTER_PRESOLVE: Presolve = "light"
 
 @dataclass(slots=True)
 class QuestionLog:
-    """How questions went, for the plan's notes and for metrics. ``shared``: answered by an earlier "no"."""
+    """How questions went, for the plan's notes and for metrics."""
 
     asked: int = 0
     yes: int = 0
     no: int = 0
     unknown: int = 0
-    shared: int = 0
 
 
 class SolverActions:
@@ -76,7 +74,6 @@ class SolverActions:
         self._joined: JointModelInput | None = None
         self._refuter: Refuter | None = None
         self._aggregated: Aggregator | None = None
-        self._refusals = Refusals()
         self._fruitless: Counter[tuple[Action, int]] = Counter()
 
     def refute(self, outcome: Outcome, allocation_unit: AllocationUnit, action: Action) -> Answer | None:
@@ -156,15 +153,10 @@ class SolverActions:
         return self._joined
 
     def _ask(self, solver_client: SolverClient, question: Question) -> Answer:
-        if self._refusals.cover(question):
-            self.log.shared += 1
-            return replace(REFUTED, evidence=self._solver_evidence(solver_client, question))
         if solver_client.is_out_of_time:
             self.log.unknown += 1
             return UNKNOWN
         answer = self._search(solver_client, question)
-        if answer.proof.state == "proven" and answer.verdict == "no":
-            self._refusals.note(question)
         self._count(answer)
         return answer
 

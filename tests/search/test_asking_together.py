@@ -1,4 +1,4 @@
-"""Identical gangs are asked for together, and a "no" is shared: the same gangs are admitted as one by one."""
+"""Identical gangs are asked for together: the same gangs are admitted as one by one."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -88,23 +88,6 @@ def test_the_first_in_order_are_admitted_where_there_is_no_room_for_all(engine: 
     plan, _ = engine.asked(racks(3, [of_cores(f"w{i}", PUZZLES[0], float(i)) for i in range(9)]))
     assert [name for name, _ in plan.admitted] == [f"ns/w{i}" for i in range(3)]
     assert set(proofs(plan).values()) == {"proven"}
-
-
-TIGHT = (17, 17, 17, 10, 10, 10, 14)
-"""Cores of pods which do not fit three nodes, though the sum is less than they have."""
-
-
-@pytest.mark.parametrize(("second", "is_shared"), [((*TIGHT, 1), True), ((*TIGHT[:6], 11), False)])
-def test_a_larger_gang_shares_the_refusal_of_a_smaller_one(
-    engine: CountingEngine, second: tuple[int, ...], is_shared: bool
-) -> None:
-    first = of_cores("w0", TIGHT, 0.0, root=flat_gang(len(TIGHT)))
-    nodes = [a_node(f"n{i}", 0, cpu=CORES * MILLI) for i in range(3)]
-    _, questions = engine.asked(a_cluster(nodes, [first]))
-    other = of_cores("w1", second, 1.0, root=flat_gang(len(second)))
-    both, more = engine.asked(a_cluster(nodes, [first, other]))
-    assert proofs(both) == {"ns/w0": "proven", "ns/w1": "proven"}
-    assert (more == questions) == is_shared
 
 
 @st.composite
