@@ -323,6 +323,12 @@ class _Run:
         self._phase("prices")
         return bounds
 
+    def _priced_least(self, outcome: Outcome) -> Mapping[str, int]:
+        """By stage, what no plan is below whose earlier stages are at theirs, where prices were asked for."""
+        is_known = self._pricing is not None and self._pricing.is_of(outcome)
+        priced = self._pricing.priced(self._priced_until_s) if self._pricing is not None and is_known else None
+        return {} if priced is None else priced.least
+
     def _prove(self, outcome: Outcome, child: SolverChild | None) -> None:
         """Ask once more, of the final state, why gangs wait; for a little while even where the budget has ended."""
         if child is None or not has_unknown(outcome) or self.should_stop():
@@ -448,7 +454,7 @@ class _Run:
             stage_optimizer = StageOptimizer(
                 self._solver_client(child, self._left_s(), self.clock()), self._stage_progress, part
             )
-            refined = stage_optimizer.refine(outcome, rights)
+            refined = stage_optimizer.refine(outcome, rights, self._priced_least(outcome))
         self._phase("stages")
         return refined
 

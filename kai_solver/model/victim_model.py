@@ -20,6 +20,7 @@ from math import gcd
 
 import numpy as np
 
+from kai_solver.domain import Action
 from kai_solver.model.blocks import keep_whole
 from kai_solver.model.joint import Arrival, IntArray, Mover
 from kai_solver.model.sites import Sites, fold
@@ -33,6 +34,8 @@ LARGEST = 100_000
 MOST_PLACES = 100
 """Sites times shapes above which nodes that differ only in what is free share a site."""
 
+Evictions = Mapping[int, Action]
+"""Units that leave, and the action that takes them."""
 Kind = tuple[int, int, bytes]
 """Shape, pods, domains of the nodes."""
 
@@ -67,19 +70,14 @@ class VictimModel:
                 found.update(mover.unit for members in item.members.values() for mover in members)
         return frozenset(found)
 
-    def pin(self, spec: ModelSpec, values: IntArray, preempted: Container[int]) -> None:
-        """Ask of the whole model that just those leave that do so here, the units ``preempted`` by preempt."""
-        rest = iter(self.evicted(values))
+    def keep(self, units: Container[int]) -> None:
+        """Ask that none of ``units`` leaves; of identical ones, so many fewer may."""
+        _, high = self.spec.domains
         for item, var in self.gone:
-            count = int(values[var])
-            by_preempt = sum(next(rest).unit in preempted for _ in range(count))
-            spec.add_eq([(1, item.out_reclaim)], count - by_preempt, family="leavers")
-            spec.add_eq([(1, item.out_preempt)], by_preempt, family="leavers")
-
-    def pin_most(self, spec: ModelSpec, values: IntArray, numbers: Iterable[int]) -> None:
-        """Ask of the whole model that of those with ``numbers`` (in ``gone``) no more leave than here."""
-        for item, var in (self.gone[number] for number in numbers):
-            spec.add_le([(1, item.out_reclaim), (1, item.out_preempt)], int(values[var]), family="leavers")
+            members = [m for at in item.members.values() for m in at] if isinstance(item, MoverClass) else [item.mover]
+            kept = sum(mover.unit in units for mover in members)
+            if kept:
+                self.spec.add_le([(1, var)], int(high[var]) - kept, family="leavers")
 
     def stayers(self, values: IntArray) -> list[int]:
         """Numbers of groups of which more could leave, by where they run."""
@@ -297,3 +295,30 @@ def _translated(form: VictimModel, objective: Objective) -> Objective | None:
     if not both or 2 * len(terms) != len(cost):
         return None
     return Objective(objective.name, tuple(terms), objective.constant)
+
+
+def units_of(item: MoverClass | MoverUnit) -> list[int]:
+    """Units of what may leave."""
+    if isinstance(item, MoverUnit):
+        return [item.mover.unit]
+    return [mover.unit for members in item.members.values() for mover in members]
+
+
+def _items(v: Variables) -> list[MoverClass | MoverUnit]:
+    return [*v.classes, *v.units]
+
+
+def pin(spec: ModelSpec, v: Variables, evictions: Evictions) -> None:
+    """Ask that just the units of ``evictions`` leave, or as many identical ones, by the same actions."""
+    for item in _items(v):
+        actions = [evictions[unit] for unit in units_of(item) if unit in evictions]
+        spec.add_eq([(1, item.out_reclaim)], actions.count(Action.RECLAIM), family="leavers")
+        spec.add_eq([(1, item.out_preempt)], actions.count(Action.PREEMPT), family="leavers")
+
+
+def pin_most(spec: ModelSpec, v: Variables, groups: Iterable[tuple[Sequence[int], int]]) -> None:
+    """Ask that of each group of units no more leave than the number beside it."""
+    item_of = {unit: item for item in _items(v) for unit in units_of(item)}
+    for units, most in groups:
+        item = item_of[units[0]]
+        spec.add_le([(1, item.out_reclaim), (1, item.out_preempt)], most, family="leavers")

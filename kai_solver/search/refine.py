@@ -17,7 +17,7 @@ from kai_solver.model.rows import Ints
 from kai_solver.model.stages import DISRUPTING
 from kai_solver.planstate.outcome import Outcome
 from kai_solver.search.apply import apply
-from kai_solver.search.attribution import attribute, share_victims
+from kai_solver.search.attribution import attribute
 from kai_solver.search.components import components
 from kai_solver.search.disturbed import Disturbed
 from kai_solver.search.joint_input import JointModelInput
@@ -26,15 +26,16 @@ from kai_solver.search.reseat import reseat
 from kai_solver.search.rights import Rights
 from kai_solver.search.session import Progress, SessionResult, StageObjective
 from kai_solver.search.solver_client import SolverClient
-from kai_solver.search.victims import Leaving, decide_victims
+from kai_solver.search.victims import BUILD_S, VictimChoice
 
-BUILD_S = 4e-5
-"""Seconds a variable to build the model: 0.02 ms on loaded clusters of 500 and 1,000 nodes (2026-11-22), with a margin.
-
-A budget is a promise, and nothing interrupts the building.
-"""
 ROUNDS = 4
 """How often the stages of a small model are gone through while some are not proven; one proof needs 0.01 to 0.1 s."""
+WHOLE = 4_000
+"""Variables (about) up to which the whole model is asked after victims and places were chosen again.
+
+With 1,000 and 2,000 loaded nodes (about 5,800 and 11,500) it proved no stage within 40 s and bettered no plan of six;
+with 500 nodes (2,900) it proves all stages but the last (2026-11-23).
+"""
 PARTED_FROM = 1_000
 """Variables (about) from which parts that share nothing are solved apart; a smaller problem takes milliseconds."""
 
@@ -65,7 +66,6 @@ class _Part:
     form: Formulation
     main: dict[int, int]
     stages: list[StageObjective]
-    leaving: Leaving
     result: SessionResult
     better: list[Ints]
     plan: Ints | None
@@ -82,9 +82,7 @@ class _Part:
 
     def reported(self, *, certain: bool) -> tuple[Stage, ...]:
         """What is known of each stage at the plan that is in effect."""
-        is_kept = self.chosen is None
-        held = self.leaving.held if is_kept else None
-        found = _stages(self.stages, self.result, self.plan if is_kept else self.chosen, held)
+        found = _stages(self.stages, self.result, self.plan if self.chosen is None else self.chosen)
         return _believed(found, self.form.variables.joint, certain=certain)
 
 
@@ -98,66 +96,81 @@ class StageOptimizer:
         self.model = solver_client.model
         self.progress = progress
 
-    def refine(self, outcome: Outcome, rights: Rights) -> Refined:
-        """Improve ``outcome`` in place, within ``rights``; never worse than it was."""
+    def refine(self, outcome: Outcome, rights: Rights, least: Mapping[str, int] | None = None) -> Refined:
+        """Improve ``outcome`` in place, within ``rights``; never worse than it was.
+
+        ``least``: by stage, what no plan is below whose earlier stages are at theirs; where it is known.
+        """
         model_input = JointModelInput(outcome)
         allocation_units = [(a.allocation_unit, a.action) for a in outcome.admissions]
         estimate = model_input.size_estimate(allocation_units, rights.movable)
-        if estimate > self.model.search.max_variables:
-            return Refined((), False, (f"stages not searched: about {estimate} variables are too many",))
-        if not self.model.search.deterministic and self.solver_client.budget.left_s < estimate * BUILD_S:
+        is_large = outcome.pool is not None and VictimChoice.is_for(self.solver_client, estimate)
+        if not is_large and not self._has_time_for(estimate):
             return Refined((), False, (f"stages not searched: too little time for about {estimate} variables",))
         joint = joint_of(model_input, rights)
+        choice, is_better = None, False
+        if is_large and outcome.pool is not None:
+            choice = VictimChoice(self.solver_client, outcome, outcome.pool, rights, model_input, joint, estimate)
+            is_better = choice.improve(least or {}, exactly=estimate <= WHOLE)
+        is_whole = self._has_time_for(estimate) and (estimate <= WHOLE or choice is None)
         may_part = estimate >= PARTED_FROM and self._is_of_ours()
-        parts = self._search(outcome, components(joint) if may_part else [joint], rights)
+        joints = (components(joint) if may_part else [joint]) if is_whole else []
+        known = choice.bounds if choice is not None and len(joints) == 1 else {}
+        parts = self._search(outcome, joints, known) if joints else []
         fault, improved = self._improve(outcome, joint, parts, rights)
         if improved or not any(part.better for part in parts):
             reseat(outcome)
-        certain = not is_loose(outcome, rights)
+        certain, is_partial = not is_loose(outcome, rights), model_input.is_partial(rights.movable)
         notes = tuple(dict.fromkeys(note for part in parts for note in part.result.notes))
         notes = (*notes, fault) if fault and not improved else notes
-        known = [part.leaving.leaving for part in parts if part.leaving.leaving is not None]
-        leaving = frozenset().union(*known) if known else None
-        reported = _added(parts, [part.reported(certain=certain) for part in parts])
-        is_least = not model_input.is_partial(rights.movable) and all(part.is_least for part in parts)
-        return Refined(() if model_input.is_partial(rights.movable) else reported, improved, notes, leaving, is_least)
+        if choice is not None and choice.note and not is_better and not improved:
+            notes = (*notes, choice.note)
+        bounds = choice.bounds if choice is not None and certain else {}
+        reported = _added(parts, [part.reported(certain=certain) for part in parts], bounds) if parts else ()
+        is_least = bool(parts) and not is_partial and all(part.is_least for part in parts)
+        leaving = choice.leaving if choice is not None else None
+        return Refined(() if is_partial else reported, improved or is_better, notes, leaving, is_least)
+
+    def _has_time_for(self, variables: int) -> bool:
+        """Whether the whole model can be built in the time that is left."""
+        return self.model.search.deterministic or self.solver_client.budget.left_s > variables * BUILD_S
 
     def _is_of_ours(self) -> bool:
         """Whether all rules and stages are known here: one of the user's may tie together what shares nothing else."""
         stages = {stage.name for stage in self.model.stages}
         return are_kept_by_all(self.model.families) and stages <= {*STAGES, *OPTIONAL_STAGES}
 
-    def _search(self, outcome: Outcome, parts: Sequence[Joint], rights: Rights) -> list[_Part]:
-        """Search every part, with time by its size; what one does not use is the others'."""
+    def _search(self, outcome: Outcome, parts: Sequence[Joint], known: Mapping[str, int]) -> list[_Part]:
+        """Search every part, with time by its size; what one does not use is the others'.
+
+        ``known``: bounds by stage.
+        """
         names = [stage.name for stage in self.model.stages]
         forms = [formulate(part, self.model.families, names) for part in parts]
         if len(forms) == 1:
-            return [self._search_part(outcome, forms[0], rights)]
+            return [self._search_part(outcome, forms[0], known)]
         sizes, whole = [form.spec.size[0] for form in forms], self.solver_client
         found: list[_Part] = []
         for number, form in enumerate(forms):
             rest = sizes if self.model.search.deterministic else sizes[number:]
             budget = whole.budget.apart(max(0.0, whole.budget.left_s) * sizes[number] / max(1, sum(rest)))
             self.solver_client = replace(whole, budget=budget)
-            found.append(self._search_part(outcome, form, rights))
+            found.append(self._search_part(outcome, form, known))
             if found[-1].plan is None:
                 found[-1].plan = self._completed(form, found[-1].main, outcome)
             whole.budget.settle(budget)
         self.solver_client = whole
         return found
 
-    def _search_part(self, outcome: Outcome, form: Formulation, rights: Rights) -> _Part:
+    def _search_part(self, outcome: Outcome, form: Formulation, known: Mapping[str, int]) -> _Part:
         main = main_values(outcome, form)
         stages = self._objectives(form)
-        leaving = decide_victims(
-            self.solver_client, form, stages, main, lambda evicted: share_victims(outcome, evicted, rights.takers)
-        )
-        hint = self._completed(form, main, outcome) if leaving.values is None else None
-        start = leaving.values if hint is None else hint
+        hint = self._completed(form, main, outcome)
         seconds = self.part * self.solver_client.budget.left_s
-        result = self.solver_client.minimize(form, stages, start, self.progress, leaving.bounds, seconds, ROUNDS)
-        better = [v for v in (result.values, leaving.values) if v is not None and self._is_better(form, v, hint, main)]
-        return _Part(form, main, stages, leaving, result, better, hint)
+        result = self.solver_client.minimize(form, stages, hint, self.progress, known, seconds, ROUNDS)
+        values = result.values
+        better = [values] if values is not None and self._is_better(form, values, hint, main) else []
+        return _Part(form, main, stages, result, better, hint)
 
     def _improve(self, outcome: Outcome, joint: Joint, parts: Sequence[_Part], rights: Rights) -> tuple[str, bool]:
         """Put what is better into effect, part after part; what was in the way at last, and whether anything is."""
@@ -238,8 +251,12 @@ def _together(parts: Sequence[_Part]) -> Decision | None:
     return every
 
 
-def _added(parts: Sequence[_Part], reported: Sequence[tuple[Stage, ...]]) -> tuple[Stage, ...]:
+def _added(
+    parts: Sequence[_Part], reported: Sequence[tuple[Stage, ...]], bounds: Mapping[str, int]
+) -> tuple[Stage, ...]:
     """Stages of all parts by name: values and bounds add up, where each part that has the stage knows them.
+
+    ``bounds``: of all parts together, each good while the stages before it are at theirs.
 
     A later stage's bound holds for what the parts reached before, each for itself; until all of that is optimal the
     whole might trade it between parts, and later bounds are not reported.
@@ -255,7 +272,7 @@ def _added(parts: Sequence[_Part], reported: Sequence[tuple[Stage, ...]]) -> tup
         other = found.get(stage.name, Stage(stage.name, 0.0, 0.0, True))
         value, bound = stage.value + other.value, stage.bound + other.bound
         found[stage.name] = Stage(stage.name, value, bound, stage.optimal and other.optimal)
-    added = tuple(found.values())
+    added = _raised(tuple(found.values()), bounds)
     first_open = next((number for number, stage in enumerate(added, 1) if not stage.optimal), len(added))
     return added if len(parts) == 1 else added[:first_open]
 
@@ -277,6 +294,15 @@ def joint_of(model_input: JointModelInput, rights: Rights) -> Joint:
 def _starting(outcome: Outcome) -> int:
     """Pods that start at once. If nothing is disturbed, no better place is worth a delay."""
     return sum(place.now for place in outcome.state.places.values())
+
+
+def _raised(stages: Sequence[Stage], bounds: Mapping[str, int]) -> tuple[Stage, ...]:
+    """``stages`` with the higher of two bounds, where those before are optimal."""
+    found: list[Stage] = []
+    for stage in stages:
+        bound = max(stage.bound, bounds.get(stage.name, stage.bound)) if all(s.optimal for s in found) else stage.bound
+        found.append(Stage(stage.name, stage.value, min(bound, stage.value), bound >= stage.value))
+    return tuple(found)
 
 
 def main_values(outcome: Outcome, form: Formulation) -> dict[int, int]:
@@ -329,26 +355,20 @@ def _fewest_moves(joint: Joint, pods: int) -> int:
     return units
 
 
-def _stages(
-    stages: Sequence[StageObjective], result: SessionResult, values: Ints | None, held: Mapping[str, int] | None = None
-) -> tuple[Stage, ...]:
+def _stages(stages: Sequence[StageObjective], result: SessionResult, values: Ints | None) -> tuple[Stage, ...]:
     """What is known of each stage at ``values``: bounds hold as long as no stage before costs more than it was held to.
 
-    ``held``: bounds that hold there in any case. ``values`` are None where not even the plan so far is known to be a
-    solution: then nothing that the model says may hold for it.
+    ``values`` are None where not even the plan so far is known to be a solution: then nothing that the model says may
+    hold for it.
     """
     found: list[Stage] = []
-    known = dict(held or {})
-    is_held = True
     for stage, reached in zip(stages, result.stages, strict=False):
         if values is None:
             break
         value = stage.value_of(values)
-        bounds = [known[stage.name]] if stage.name in known else []
-        bounds += [reached.bound] if is_held else []
-        if bounds:
-            found.append(Stage(stage.name, float(value), float(max(bounds)), value == max(bounds)))
-        is_held = is_held and reached.value is not None and value <= reached.value
+        found.append(Stage(stage.name, float(value), float(reached.bound), value == reached.bound))
+        if reached.value is None or value > reached.value:
+            break
     return tuple(found)
 
 

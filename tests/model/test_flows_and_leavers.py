@@ -32,7 +32,7 @@ from kai_solver.model.flows import Flows
 from kai_solver.model.joint import Joint
 from kai_solver.model.spec import ModelSpec, SpecAnswer
 from kai_solver.model.stages import Objective
-from kai_solver.model.victim_model import LARGEST, VictimModel, coarse, formulate_victim_model
+from kai_solver.model.victim_model import LARGEST, VictimModel, coarse, formulate_victim_model, pin
 from kai_solver.planstate.allocation_units import AllocationUnit, AllocationUnits
 from kai_solver.planstate.outcome import Outcome
 from kai_solver.planstate.state import State
@@ -273,7 +273,7 @@ def test_those_that_leave_without_nodes_leave_in_the_whole_model(child: SolverCh
     answer = least(child, victim_model.spec, victim_model.objectives[0])
     assert answer.values is not None
     pinned = form.spec.copy()
-    victim_model.pin(pinned, answer.values, ())
+    pin(pinned, form.variables, {m.unit: Action.RECLAIM for m in victim_model.evicted(answer.values)})
     work = next(o for o in form.objectives if o.name == victim_model.objectives[0].name)
     found = least(child, pinned, work)
     assert found.objective == answer.objective == least(child, form.spec, work).objective
@@ -320,3 +320,13 @@ def test_less_is_taken_where_victims_find_no_taker(
     assert len(evicted) == 2
     victim_model.spare(evicted, {evicted[0].unit}, short)
     assert least(child, victim_model.spec, victim_model.objectives[0]).status == status
+
+
+def test_those_that_are_kept_do_not_leave(child: SolverChild) -> None:
+    """One of two must leave: with either of them kept it is the other, with both kept there is none."""
+    joint = two_on_a_node(2)
+    units = [mover.unit for mover in joint.movers]
+    for kept, status in [(units[:1], "optimal"), (units[1:], "optimal"), (units, "infeasible")]:
+        victim_model = leavers_of(formulate(joint, FAMILIES, ["disruption"]))
+        victim_model.keep(frozenset(kept))
+        assert least(child, victim_model.spec, victim_model.objectives[0]).status == status

@@ -16,19 +16,15 @@ from kai_solver.engine import Engine
 from kai_solver.instances_io.bench_schema import LoadedDoc
 from kai_solver.lab.bench import generated
 from kai_solver.model.build import formulate
-from kai_solver.model.rows import Ints
-from kai_solver.model.spec import ModelSpec
 from kai_solver.model.victim_model import VictimModel, formulate_victim_model
 from kai_solver.modelfiles import load_model
 from kai_solver.problem import build_problem
-from kai_solver.search import refine
-from kai_solver.search import victims as leaving
+from kai_solver.search import refine, victims
 from kai_solver.search.budget import Budget
 from kai_solver.search.joint_input import JointModelInput
 from kai_solver.search.oracle import SolverActions
 from kai_solver.search.refine import main_values
 from kai_solver.search.rights import rights_of
-from kai_solver.search.session import StageObjective
 from kai_solver.search.solver_client import SolverClient
 from kai_solver.units import MILLI, ResourceSchema
 
@@ -46,8 +42,11 @@ def loaded(seed: int) -> Snapshot:
     return generated(LoadedDoc(kind="loaded", nodes=25, gangs=10), seed=seed)
 
 
-def planned(engine: Engine, snapshot: Snapshot, smallest: float) -> tuple[Plan, int]:
-    """The plan, and how often victims were looked for without nodes."""
+def planned(engine: Engine, snapshot: Snapshot, smallest: float, whole: float = math.inf) -> tuple[Plan, int]:
+    """The plan, and how often victims were looked for without nodes.
+
+    ``smallest``, ``whole``: variables from which that is done, and up to which the whole model is asked as well.
+    """
     asked: list[object] = []
 
     def count(*of: Any) -> VictimModel:
@@ -55,15 +54,17 @@ def planned(engine: Engine, snapshot: Snapshot, smallest: float) -> tuple[Plan, 
         return formulate_victim_model(*of)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(leaving, "SMALLEST", smallest)
-        patch.setattr(leaving, "formulate_victim_model", count)
+        patch.setattr(victims, "SMALLEST", smallest)
+        patch.setattr(victims, "formulate_victim_model", count)
+        patch.setattr(refine, "WHOLE", whole)
         return engine.cycle(snapshot, budget_s=3.0), len(asked)
 
 
+@pytest.mark.parametrize("whole", [0, math.inf])
 @pytest.mark.parametrize("seed", SEEDS)
-def test_victims_chosen_without_nodes_make_plans_that_hold(engine: Engine, seed: int) -> None:
+def test_victims_chosen_without_nodes_make_plans_that_hold(engine: Engine, seed: int, whole: float) -> None:
     snapshot = loaded(seed)
-    plan, asked = planned(engine, snapshot, 0)
+    plan, asked = planned(engine, snapshot, 0, whole)
     assert asked == 1
     assert not [v for v in check_plan(snapshot, plan) if v.rule != "needless"]
     assert not [note for note in plan.notes if "refused" in note]
@@ -84,27 +85,22 @@ def test_the_stages_alone_never_do_better(engine: Engine, seed: int) -> None:
         assert mine.value == theirs.value
 
 
-@pytest.mark.parametrize(("needed", "asked"), [(0, 1), (1, 2)])
-def test_pods_are_moved_only_where_there_are_no_seats_without(engine: Engine, needed: int, asked: int) -> None:
-    """Of three pods ``needed`` must move; the objective counts moves as what is left of three that stay."""
-    spec = ModelSpec()
-    stay = spec.int_var(0, 3)
-    spec.add_le([(1, stay)], 3 - needed, family="test")
-    moves = StageObjective("moved-pods", ((-1, stay),), 3)
-    questions: list[ModelSpec] = []
+@pytest.mark.parametrize("seed", SEEDS)
+def test_the_restricted_model_never_makes_a_plan_worse(engine: Engine, seed: int) -> None:
+    """The same gangs, and evicted work, priority by priority, that is no more than the greedy's."""
+    snapshot = loaded(seed)
+    plan, _ = planned(engine, snapshot, 0, 0)
+    with Engine(load_model("greedy-only")) as greedy:
+        floor = greedy.cycle(snapshot)
+    assert plan.admitted >= floor.admitted
+    if plan.admitted == floor.admitted:
+        assert [-p for p in _works(plan)] >= [-p for p in _works(floor)]
 
-    class Counting:
-        def solve(self, spec: ModelSpec, *of: Any, **more: Any) -> Any:
-            questions.append(spec)
-            return engine.child.solve(spec, *of, **more)
 
-    solver_client = SolverClient(
-        engine.model, Counting(), Budget(5.0, time.monotonic, time.monotonic(), deterministic=True)
-    )
-    found: Ints | None = leaving.seats(solver_client, spec, moves).values
-    assert found is not None
-    assert int(found[stay]) == 3 - needed
-    assert len(questions) == asked
+def _works(plan: Plan) -> list[float]:
+    """Evicted work of priorities 100, 75 and 50."""
+    values = {stage.name: stage.value for stage in plan.stages}
+    return [values.get(f"evicted-work/{priority}", 0.0) for priority in (100, 75, 50)]
 
 
 @pytest.mark.parametrize("seed", SEEDS)
@@ -156,36 +152,10 @@ def guarded(others: int) -> Snapshot:
     return Snapshot(1000.0, ResourceSchema(), nodes, queues, tuple(gangs), policy=policy)
 
 
-def tried(engine: Engine, snapshot: Snapshot, cuts: int) -> tuple[Plan, list[int], leaving.Leaving]:
-    """The plan, the evicted work of all victims that were chosen without nodes, in turn, and what is told of them."""
-    works: list[int] = []
-    told: list[leaving.Leaving] = []
-    taken, decide = leaving._taken, leaving.decide_victims
-
-    def noting(*of: Any) -> Any:
-        works.append(of[3].stages[0].value)
-        return taken(*of)
-
-    def deciding(*of: Any) -> leaving.Leaving:
-        told.append(decide(*of))
-        return told[-1]
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(leaving, "SMALLEST", 0)
-        patch.setattr(leaving, "CUTS", cuts)
-        patch.setattr(leaving, "_taken", noting)
-        patch.setattr(refine, "decide_victims", deciding)
-        plan = engine.cycle(snapshot)
-    (only,) = told
-    return plan, works, only
-
-
 @pytest.mark.parametrize("others", [1, 3])
-def test_victims_that_leave_no_seats_are_cut_off_and_others_are_looked_for(engine: Engine, others: int) -> None:
+def test_victims_that_leave_no_places_are_cut_off_and_others_are_looked_for(engine: Engine, others: int) -> None:
+    """The greedy takes the dearest; the cheapest leaves no places, so the cheapest of those that do is taken."""
     snapshot = guarded(others)
-    plan, works, cut = tried(engine, snapshot, 3)
-    _, once, uncut = tried(engine, snapshot, 0)
+    plan, _ = planned(engine, snapshot, 0, 0)
     assert [e.gang for e in plan.evictions] == [f"ns/dear{others - 1}"]
-    assert works[0] < works[-1] == plan.stages[1].value
-    assert once == works[:1]
-    assert cut.bounds == uncut.bounds, "a cut is the joint model's: it makes no bound for plans"
+    assert all(stage.bound <= stage.value for stage in plan.stages), "a cut is the joint model's: it bounds no plan"
