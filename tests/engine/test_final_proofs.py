@@ -19,7 +19,7 @@ from kai_solver.engine.cycle import _Run
 from kai_solver.engine.stages import admission_stage
 from kai_solver.planstate.outcome import Outcome
 from kai_solver.problem import build_problem
-from kai_solver.reasons.pending import pending_text
+from kai_solver.reasons.pending import pending_gangs, pending_text
 from kai_solver.reasons.refusals import BUDGET_ENDED
 from kai_solver.search.child import SolverChild
 from kai_solver.search.oracle import SolverActions
@@ -211,3 +211,14 @@ def test_the_stage_and_the_text_count_those_that_must_wait_together() -> None:
         "Proven: of 3 workloads that wait, this one among them, at most 1 can run beside all that this plan admits; "
         "at least 2 have to wait."
     )
+
+
+def test_a_gang_that_had_no_turn_is_told_what_lacks_in_the_end() -> None:
+    cluster = crowded()
+    outcome = Actions(build_problem(replace(cluster, nodes=cluster.nodes[:1])), (), SolverActions(None)).run()
+    outcome.refusals = {gang: dict.fromkeys(RUNGS, BUDGET_ENDED) for gang in outcome.waiting}
+    FinalProofs(outcome, RUNGS).run(lambda: False)
+    entries = pending_gangs(outcome.state.problem, outcome, lambda: False)
+    assert {(entry.proof.state, entry.proof.beside) for entry in entries} == {("proven", "plan")}
+    assert all("0/1 nodes are available" in entry.message for entry in entries)
+    assert all(entry.proof.blocking and entry.proof.minimal for entry in entries)
