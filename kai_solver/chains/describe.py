@@ -146,7 +146,7 @@ class _Sayable:
         sizes = np.array([len(u.pods) for u in pool.units], dtype=np.int64)
         starts = np.cumsum(sizes) - sizes
         is_gone, place, home = state.is_gone[pods], self.place[pods], self.node[pods]
-        sayable = self.pods[pods] & ~self.tied[home] & (place == NONE | ~self.tied[place])
+        sayable = self.pods[pods] & ~self.tied[home] & ((place == NONE) | ~self.tied[place])
         for number in np.flatnonzero(is_gone & (place == home)).tolist():
             pod = int(pods[number])
             same = set(state.places[pod].devices) == set(self.problem.held_devices.get(pod, ()))

@@ -41,6 +41,15 @@ def test_a_device_of_which_all_sharers_may_go_has_room_for_the_reservation_pod_t
     assert arrays.room[0, PODS] == case.state.future[PODS, 0] + 2 + 1
 
 
+def test_work_that_moved_already_may_move_on_or_come_home() -> None:
+    case = Case(halves(a_gang("huge", 4, 4, 4)), (Action.ALLOCATE, Action.CONSOLIDATION))
+    moved = set(case.where()) - {"wide-0"}
+    assert len(moved) == 1
+    arrays, described = case.described().problem, names(case)
+    assert moved < described
+    assert ((arrays.home != NONE) & (arrays.start != arrays.home)).sum() == 1
+
+
 def test_what_carries_a_rule_about_other_pods_stays() -> None:
     near = PodAffinityTerm((Requirement("app", "In", ("x",)),), "host")
     ruled = a_gang("ruled", 1, 1, on="n0", each={"constraints": Constraints(preferred_pods=((1, near),))})
