@@ -5,6 +5,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Sequence
+from typing import IO
 
 import structlog
 
@@ -34,7 +35,7 @@ class Compiling:
         self._may_compile = may_compile
         self._command = command
         self._process: subprocess.Popen[bytes] | None = None
-        self._stderr = tempfile.TemporaryFile()  # noqa: SIM115 - closed in `close`
+        self._stderr: IO[bytes] | None = None
         self._began_s = 0.0
         self._is_over = False
 
@@ -49,9 +50,7 @@ class Compiling:
         elif self._process is None:
             self._begin()
         elif self._process.poll() is not None:
-            self._stderr.seek(0)
-            error = self._stderr.read().decode(errors="replace")[-1000:].strip()
-            self._end("kernels could not be compiled: uncompiled ones decide", error=error)
+            self._end("kernels could not be compiled: uncompiled ones decide", error=self._error())
 
     def close(self) -> None:
         """Stop."""
@@ -59,10 +58,19 @@ class Compiling:
         if self._process is not None and self._process.poll() is None:
             self._process.kill()
             self._process.wait()
-        self._stderr.close()
+        if self._stderr is not None:
+            self._stderr.close()
+
+    def _error(self) -> str:
+        """The last that the process said."""
+        if self._stderr is None:
+            return ""
+        self._stderr.seek(0)
+        return self._stderr.read().decode(errors="replace")[-1000:].strip()
 
     def _begin(self) -> None:
         self._began_s = time.monotonic()
+        self._stderr = tempfile.TemporaryFile()  # noqa: SIM115 - closed in `close`
         try:
             self._process = subprocess.Popen(self._command, stdout=subprocess.DEVNULL, stderr=self._stderr)
         except OSError as error:
