@@ -127,14 +127,15 @@ BENCH_FORMAT = "kai-bench/v1"
 
 
 Figure = Literal[
-    "decide", "first-plan", "cold", "steady", "build", "check", "memory", "link-growth",
+    "decide", "first-plan", "cold", "steady", "build", "check", "load", "load-memory", "memory", "link-growth",
     "admission-gap", "work-gap", "gpus-gap", "disruption-gap", "unproven", "unsettled", "pending", "evicted", "moved",
     "evicted-work",
 ]  # fmt: skip
-"""What can be held against a limit. Times are seconds, gaps are shares, ``memory`` is MiB, the others are counts.
+"""What can be held against a limit. Times are seconds, gaps are shares, memory is MiB, the others are counts.
 
 ``decide``: median with a warm engine; ``first-plan``: until the first plan that the checker passed; ``cold``: the
 engine's first cycle; ``steady``: cycles on what the plan before made of the cluster, with 1% of the gangs exchanged.
+``load``, ``load-memory``: until the instance is in memory, and the most that takes (of an entry ``asSnapshot``).
 ``link-growth``: how much more CPU time a cycle takes, as a share, when nodes are the entry's ``product``.
 ``admission-gap``: GPUs of gangs whose answer is ``unknown``, of the GPUs pending. ``work-gap``: (value - bound) /
 max(1, bound) of the evicted work of all strata; ``gpus-gap``: of the evicted GPUs (model ``least-gpus``);
@@ -178,6 +179,8 @@ class EntryDoc(Strict):
     generate: GeneratorDoc | None = None
     real: RealDoc | None = None
     """Add what clusters have beside their work."""
+    as_snapshot: bool = False
+    """Write what is generated as a KAI snapshot first, with all that objects of a cluster carry, and read that."""
     seeds: tuple[Count, ...] = Field(default=(1,), min_length=1)
     """Of the generator, and of what is added; each is an instance."""
     product: str = ""
@@ -193,6 +196,14 @@ class EntryDoc(Strict):
     def _one_source(self) -> "EntryDoc":
         if bool(self.file) == (self.generate is not None):
             raise ValueError("give either `file` or `generate`")
+        return self
+
+    @model_validator(mode="after")
+    def _snapshot_of_generated(self) -> "EntryDoc":
+        if self.as_snapshot and self.generate is None:
+            raise ValueError("`asSnapshot` needs `generate`: a file is what it is")
+        if not self.as_snapshot and any(check.figure == "load-memory" for check in self.checks):
+            raise ValueError("`load-memory` needs `asSnapshot`")
         return self
 
     @model_validator(mode="after")

@@ -14,11 +14,11 @@ DISRUPTION = ("evicted-work", "evicted-gpus", "gangs-broken", "evicted-pods", "m
 _KINDS = {"work-gap": WORK, "gpus-gap": GPUS, "disruption-gap": DISRUPTION}
 COUNTS: tuple[Figure, ...] = ("unproven", "unsettled", "pending", "evicted", "moved", "evicted-work")
 GAPS: tuple[Figure, ...] = ("admission-gap", "work-gap", "gpus-gap", "disruption-gap")
-"""Figures that are neither, nor ``memory`` nor ``link-growth``, are seconds."""
+"""Figures that are neither, nor memory nor ``link-growth``, are seconds."""
 
 
 def figure_of(figure: Figure, runs: Sequence[Run]) -> float | None:
-    """Median over ``runs`` (memory: the largest); None where it was not measured."""
+    """Median over ``runs`` (of ``memory`` the largest); None where it was not measured."""
     values = [value for run in runs if (value := _value(figure, run)) is not None]
     if not values:
         return None
@@ -40,6 +40,10 @@ def _value(figure: Figure, run: Run) -> float | None:
             return None if found is None else found[1]
         case "memory":
             return run.memory_mib
+        case "load":
+            return run.load_s
+        case "load-memory":
+            return run.load_mib
         case "admission-gap":
             return run.unknown_gpus / run.pending_gpus if run.pending_gpus else 0.0
         case "work-gap" | "gpus-gap" | "disruption-gap":

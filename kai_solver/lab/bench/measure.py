@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 from multiprocessing import get_context
 from pathlib import Path
 from statistics import median
+from tempfile import TemporaryDirectory
 from typing import Any, Literal
 
 from kai_solver.domain import Gang, Plan, PodStatus, Snapshot, SolverModel, Stage
@@ -21,7 +22,7 @@ from kai_solver.instances_io import Loaded, load_instance
 from kai_solver.instances_io.bench_schema import GeneratorDoc, RealDoc
 from kai_solver.lab.bench.calibration import calibration_s
 from kai_solver.lab.bench.cpuclock import CpuClock
-from kai_solver.lab.bench.generate import generated, made_real
+from kai_solver.lab.bench.generate import generated, kai_snapshot, made_real
 from kai_solver.lab.bench.linked import Pair, in_pairs, with_links
 from kai_solver.lab.bench.memory import PeakMemory, family_cpu_s
 from kai_solver.lab.bench.moments import Moment, Moments
@@ -48,7 +49,7 @@ class Job:
         One unmeasured cycle first.
     cold
         Time the whole process as well.
-    generate, real, draw
+    generate, real, as_snapshot, draw
         Specification of the instance, of what is added to it, and the seed that both are drawn with.
     steady
         So many cycles more, each on what the plan before made of the cluster.
@@ -68,6 +69,7 @@ class Job:
     cold: bool = False
     generate: GeneratorDoc | None = None
     real: RealDoc | None = None
+    as_snapshot: bool = False
     draw: int = 1
     steady: int = 0
     product: str = ""
@@ -87,6 +89,8 @@ class Run:
         ``kai-solver solve`` as a whole process; None unless asked for.
     memory_mib
         Peak of parent and children over all seeds of the job.
+    load_mib
+        Peak while the instance was read; None where it was generated in memory.
     placed, partly
         Gangs that got a place for all their waiting pods, or for some.
     worse_than
@@ -128,6 +132,7 @@ class Run:
     source: str
     stages: tuple[Stage, ...]
     cold_s: float | None = None
+    load_mib: float | None = None
     peers: tuple[Peer, ...] = ()
     worse_than: tuple[str, ...] = ()
     budget_s: float = 0.0
@@ -170,9 +175,7 @@ def _leave_interrupts_to_parent() -> None:
 def measure_here(job: Job) -> tuple[Run, ...]:
     """Measure ``job`` in this process; the engine is warm after one unmeasured cycle."""
     model = load_model(job.model)
-    start = time.perf_counter()
-    loaded = _loaded(job)
-    load_s = time.perf_counter() - start
+    loaded, load_s, load_mib = _read_snapshot(job) if job.as_snapshot else (*_loaded(job), None)
     actions = loaded.case.actions if loaded.case is not None else ()
     model = replace(model, actions=actions) if actions else model
     before_s = calibration_s()
@@ -184,12 +187,44 @@ def measure_here(job: Job) -> tuple[Run, ...]:
     calibrated_s = (before_s + calibration_s()) / 2
     cold = [cold_s(job, seed) if job.cold and job.generate is None and job.real is None else None for seed in job.seeds]
     return tuple(
-        replace(run, cold_s=seconds, load_s=load_s, memory_mib=memory.peak_mib, calibration_s=calibrated_s)
+        replace(
+            run,
+            cold_s=seconds,
+            load_s=load_s,
+            load_mib=load_mib,
+            memory_mib=memory.peak_mib,
+            calibration_s=calibrated_s,
+        )
         for run, seconds in zip(runs, cold, strict=True)
     )
 
 
-def _loaded(job: Job) -> Loaded:
+def _loaded(job: Job) -> tuple[Loaded, float]:
+    """The instance, and the seconds that it took."""
+    start = time.perf_counter()
+    loaded = _instance(job)
+    return loaded, time.perf_counter() - start
+
+
+def _read_snapshot(job: Job) -> tuple[Loaded, float, float]:
+    """The instance as it is read from a KAI snapshot, the seconds that took, and the most memory, MiB.
+
+    Another process generates and writes it, so that this one holds nothing of it before.
+    """
+    with TemporaryDirectory() as folder:
+        path = Path(folder) / "snapshot.zip"
+        with ProcessPoolExecutor(1, mp_context=get_context("spawn"), initializer=_leave_interrupts_to_parent) as pool:
+            pool.submit(_write_snapshot, job, path).result()
+        with PeakMemory() as memory:
+            loaded, seconds = _loaded(replace(job, instance=path, generate=None, real=None))
+    return loaded, seconds, memory.peak_mib
+
+
+def _write_snapshot(job: Job, path: Path) -> None:
+    path.write_bytes(kai_snapshot(_instance(job).snapshot))
+
+
+def _instance(job: Job) -> Loaded:
     found = load_instance(job.instance) if job.generate is None else Loaded(generated(job.generate, job.draw), "native")
     return found if job.real is None else replace(found, snapshot=made_real(found.snapshot, job.real, job.draw))
 

@@ -77,6 +77,7 @@ def jobs_of(bench_set: BenchSet, models: Sequence[str] = (), floor: str | None =
             warm_up=(model, budget_s) not in once,
             generate=entry.generate,
             real=entry.real,
+            as_snapshot=entry.as_snapshot,
             draw=draw,
             steady=STEADY_CYCLES if (model, budget_s) in _asking(entry, "steady") else 0,
             product=entry.product if (model, budget_s) in _asking(entry, "link-growth") else "",

@@ -28,7 +28,7 @@ def said(figure: str, value: float | None) -> str:
         return f"{value:.2%}" if value < NO_BOUND else "no bound"
     if figure == "link-growth":
         return f"{value:+.1%}"
-    if figure == "memory":
+    if figure in ("memory", "load-memory"):
         return f"{value:,.0f} MiB"
     if figure == "slope":
         return f"{value:.2f}"
