@@ -7,9 +7,11 @@ in integers. They hold for every plan with the same admissions, whichever takes 
 import math
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+from kai_solver.domain import Action
 from kai_solver.model.joint import Arrival, IntArray, Joint, Mover
+from kai_solver.planstate.allocation_units import AllocationUnit
 from kai_solver.planstate.outcome import Admission, Outcome
 from kai_solver.prices import Model, Packing, Prices, Solved, Unit, model_of, prices_of
 from kai_solver.prices.packing import Block
@@ -76,16 +78,23 @@ class Pricing:
         self._by_gpus = by_gpus
         self._should_stop = should_stop
         self._admissions: list[Admission] = []
+        self._rights: Rights | None = None
         self._asked: tuple[Model, tuple[int, ...]] | None = None
         self._priced: Priced | None = None
 
     def begin(self, outcome: Outcome, rights: Rights, values: Mapping[str, float], deadline_s: float) -> None:
         """Ask for what ``outcome`` admitted; the answer has to be there by ``deadline_s`` on the child's clock.
 
-        ``values``: by stage, what ``outcome`` costs. Nothing is asked where units might leave in parts, or pods may
-        stay where the model has no place for them: then the programme would be of another question.
+        ``values``: by stage, what ``outcome`` costs. All that runs and may be disturbed at all counts as movable: the
+        bounds on openb and loaded clusters are the same, and hold when more is admitted (`covers`). Nothing is asked
+        where units might leave in parts, or pods may stay where the model has no place for them: then the programme
+        would be of another question.
         """
-        self._admissions, self._asked, self._priced = list(outcome.admissions), None, None
+        self._admissions, self._rights = list(outcome.admissions), rights
+        self._asked, self._priced = None, None
+        if outcome.pool is None:
+            return
+        rights = replace(rights, movable=frozenset(range(len(outcome.pool.units))))
         model_input = JointModelInput(outcome)
         if model_input.is_partial(rights.movable) or is_loose(outcome, rights):
             return
@@ -96,10 +105,21 @@ class Pricing:
             self._child.ask_prices(self._asked[0].programme, at, deadline_s)
 
     def is_of(self, outcome: Outcome) -> bool:
-        """Whether `begin` was called for what ``outcome`` admits now, whichever victims it takes for that."""
-        return [(a.allocation_unit, a.action) for a in outcome.admissions] == [
-            (a.allocation_unit, a.action) for a in self._admissions
-        ]
+        """Whether `begin` was called for what ``outcome`` admits now, whatever it takes for that."""
+        return _admitted(outcome.admissions) == _admitted(self._admissions)
+
+    def covers(self, outcome: Outcome, rights: Rights) -> bool:
+        """Whether bounds of `begin` hold for ``outcome``: it admits all that was admitted then, and by no more rights.
+
+        A plan for more gangs is one for fewer, as long as those that came later let nothing else leave. All may move.
+        """
+        if self._rights is None or not _admitted(self._admissions) <= _admitted(outcome.admissions):
+            return False
+        then, now = (
+            [found.by_action.get(action, frozenset()) for action in (Action.RECLAIM, Action.PREEMPT)]
+            for found in (self._rights, rights)
+        )
+        return now[0] <= then[0] and now[1] <= then[1]
 
     def priced(self, deadline_s: float) -> Priced | None:
         """What was asked for; None where there is no answer by ``deadline_s``."""
@@ -115,6 +135,10 @@ class Pricing:
         """By stage, what no plan is below whose earlier stages cost no more than ``values``; none without an answer."""
         priced = self.priced(deadline_s)
         return {} if priced is None else priced.bounds_at(values)
+
+
+def _admitted(admissions: Sequence[Admission]) -> set[AllocationUnit]:
+    return {admission.allocation_unit for admission in admissions}
 
 
 def packing_of(joint: Joint, *, by_gpus: bool = False) -> tuple[Packing, tuple[int, ...]]:

@@ -168,6 +168,26 @@ def test_a_cycle_without_stages_has_bounds_all_the_same(seed: int) -> None:
     assert plan.stages == again.stages
 
 
+def test_bounds_hold_when_more_is_admitted_by_the_same_rights(child: SolverChild) -> None:
+    """A programme of all admissions but the last has no higher bound than that of all, and says that it covers them."""
+    outcome = decided(loaded(1))
+    rights, values = rights_of(outcome), {stage.name: stage.value for stage in measured_stages(outcome)}
+    pricing = Pricing(child, by_gpus=False, should_stop=lambda: False)
+    pricing.begin(outcome, rights, values, math.inf)
+    whole = pricing.bounds(values, math.inf)
+    fewer = replace(outcome, admissions=outcome.admissions[:-1])
+    pricing.begin(fewer, rights, values, math.inf)
+    assert pricing.is_of(fewer)
+    assert not pricing.is_of(outcome)
+    assert pricing.covers(outcome, rights)
+    bounds = pricing.bounds(values, math.inf)
+    assert bounds.keys() == whole.keys()
+    assert all(bounds[name] <= whole[name] <= values.get(name, 0) for name in whole)
+    pricing.begin(outcome, replace(rights, by_action={}), values, math.inf)
+    assert not pricing.covers(outcome, rights)
+    assert not pricing.covers(fewer, rights)
+
+
 def test_nothing_is_asked_where_nothing_leaves(child: SolverChild) -> None:
     outcome = Outcome(State(a_problem([2], [a_pod(0, GpuRequest(1))])))
     pricing = Pricing(child, by_gpus=False, should_stop=lambda: False)
