@@ -37,25 +37,37 @@ def attribute(outcome: Outcome, joint: Joint, decision: Decision, takers: Sequen
 
 def share_victims(outcome: Outcome, evicted: Sequence[Mover], takers: Sequence[frozenset[int]]) -> Shared:
     """For which admissions ``evicted`` could leave, before any pod has a place."""
+    able = _Evictors(outcome, takers)
     by_gang: dict[int, list[Mover]] = {}
     for mover in evicted:
         by_gang.setdefault(mover.gang, []).append(mover)
-    numbered = list(enumerate(zip(outcome.admissions, takers, strict=True)))
-    return share_out(
-        outcome,
-        [
-            VictimGroup(
-                tuple(m.unit for m in movers),
-                frozenset(n for n, (a, takes) in numbered if all(_may_evict(a, m, takes) for m in movers)),
-            )
-            for movers in by_gang.values()
-        ],
+    groups = (
+        VictimGroup(tuple(m.unit for m in movers), frozenset.intersection(*map(able.of, movers)))
+        for movers in by_gang.values()
     )
+    return share_out(outcome, groups)
 
 
-def _may_evict(admission: Admission, mover: Mover, takes: frozenset[int]) -> bool:
-    by_action = mover.reclaimable if admission.action is Action.RECLAIM else mover.preemptable
-    return by_action and admission.action in EVICTING and _may_disturb(admission, mover, admission.action, takes)
+class _Evictors:
+    """Which admissions may evict a unit: those of one action that may take the same units are asked together."""
+
+    def __init__(self, outcome: Outcome, takers: Sequence[frozenset[int]]) -> None:
+        self._kinds: dict[tuple[Action, int], tuple[frozenset[int], list[int]]] = {}
+        self._holders: dict[int, list[tuple[Action, int]]] = {}
+        for number, (admission, takes) in enumerate(zip(outcome.admissions, takers, strict=True)):
+            if admission.action in EVICTING:
+                self._kinds.setdefault((admission.action, id(takes)), (takes, []))[1].append(number)
+                for unit in admission.units:
+                    self._holders.setdefault(unit, []).append((admission.action, number))
+
+    def of(self, mover: Mover) -> frozenset[int]:
+        """Numbers of the admissions that may evict the mover."""
+        may = {Action.RECLAIM: mover.reclaimable, Action.PREEMPT: mover.preemptable}
+        found = {number for action, number in self._holders.get(mover.unit, ()) if may[action]}
+        for (action, _), (takes, numbers) in self._kinds.items():
+            if may[action] and mover.unit in takes:
+                found.update(numbers)
+        return frozenset(found)
 
 
 def _able(
