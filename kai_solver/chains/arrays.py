@@ -62,8 +62,8 @@ class ChainProblem(NamedTuple):
     first
         (G + 1,) first pod of each group, and P.
     cost
-        (G,) what it costs that the group is out, lexicographic strata scaled into one integer (`scaled`). The search
-        never lets the sum of the costs of groups that are out, plus prices of moved pods, rise.
+        (G,) what it costs that the group is out, lexicographic strata scaled into one integer (`scaled`). The sum of
+        the costs of groups that are out, plus prices of moved pods, rises only for groups that are admitted.
     may_leave, may_move
         (G,) False where a group that is in may not be out afterwards; where its pods, if they run, may not go
         elsewhere. Pending ones may always be placed elsewhere as long as they are not bound.

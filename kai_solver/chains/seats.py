@@ -18,15 +18,13 @@ BoolArray = NDArray[np.bool_]
 SEED: Final = 0
 COST: Final = 1
 MOVES: Final = 2
-BEST: Final = 3
-"""Cost at which the undo list is empty."""
-UNDONE: Final = 4
+UNDONE: Final = 3
 """Entries of the undo list."""
-FREED: Final = 5
+FREED: Final = 4
 """Entries of the list of nodes on which something became free."""
-TURN: Final = 6
+TURN: Final = 5
 """Position of the turn that is next."""
-NUMBERS: Final = 7
+NUMBERS: Final = 6
 
 PLACED: Final = 0
 TAKEN: Final = 1
@@ -516,7 +514,7 @@ def board_of(problem: ChainProblem, seed: int) -> Board:
         ),
         Memory(
             np.zeros(NUMBERS, dtype=np.int64),
-            np.zeros((8 * count + 4 * groups + 4096, 3 + width), dtype=np.int64),
+            np.zeros((6 * count + groups + 8, 3 + width), dtype=np.int64),  # Each pod and group of one try, all moved.
             np.zeros(FREED_SIZE, dtype=np.int64),
             np.full(shapes, NONE, dtype=np.int64),
             np.full(shapes, NONE, dtype=np.int64),
@@ -548,7 +546,6 @@ def begin(board: Board, start: IntArray) -> None:
             write_ledger(groups, groups.in_ledgers[group, side], groups.charge[group], +1)
         if groups.level[group] != NONE:
             groups.domain_in[group] = groups.domain[groups.level[group], at]
-    numbers[BEST] = numbers[COST]
 
 
 def _large_enough(problem: ChainProblem) -> BoolArray:
