@@ -10,7 +10,7 @@ from typing import Any
 
 import orjson
 
-from kai_solver.domain import Action, SearchSpec, Snapshot, SolverModel, StageSpec, UsualPod
+from kai_solver.domain import Action, MovesSpec, SearchSpec, Snapshot, SolverModel, StageSpec, UsualPod
 from kai_solver.errors import InputError
 from kai_solver.instances_io.fields import Strict, validate
 from kai_solver.instances_io.limits import DEFAULT_LIMITS, Limits
@@ -60,6 +60,7 @@ class _Model(Strict):
     budget_s: float
     hash: str
     usual: tuple[UsualPod, ...] = ()
+    moves: MovesSpec = MovesSpec()
 
 
 class _Cycle(Strict):
@@ -150,4 +151,5 @@ def _solver_model(doc: _Model, file: str) -> SolverModel:
         budget_s=doc.budget_s,
         hash=doc.hash,
         usual=doc.usual,
+        moves=doc.moves,
     )

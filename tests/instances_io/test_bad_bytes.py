@@ -103,9 +103,7 @@ def test_ten_megabytes_of_noise_are_refused(tmp_path: Path, text: bool) -> None:
     if text:
         noise = noise.translate(bytes(32 + byte % 95 for byte in range(256)))
     problem = refused(tmp_path, noise).problem
-    assert problem == (
-        "holds str where an object is expected" if text else "is neither JSON nor YAML nor a known archive"
-    )
+    assert problem == ("has text in place of an object" if text else "is neither JSON nor YAML nor a known archive")
 
 
 def test_a_yaml_bomb_is_refused_before_it_expands() -> None:
@@ -208,7 +206,7 @@ def test_an_empty_file_is_refused(tmp_path: Path, data: bytes) -> None:
 
 @pytest.mark.parametrize("data", [b"[1, 2]", b"just text", b'"text"', b"3"])
 def test_what_is_no_object_is_refused(tmp_path: Path, data: bytes) -> None:
-    assert "where an object is expected" in refused(tmp_path, data).problem
+    assert "in place of an object" in refused(tmp_path, data).problem
 
 
 def test_an_object_of_no_known_kind_is_refused_with_the_known_ones(tmp_path: Path) -> None:
@@ -245,7 +243,7 @@ def a_directory_with_a_broken_file(folder: Path, broken: bytes) -> None:
     ("broken", "said"),
     [
         (b"kind: Node\nmetadata: {name: x\n", "line 3"),
-        (b"- just\n- text\n", "holds str where an object is expected"),
+        (b"- just\n- text\n", "has text in place of an object"),
         (b"PK\x03\x04 no more", "truncated or corrupt zip"),
     ],
 )
