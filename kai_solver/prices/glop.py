@@ -3,19 +3,19 @@
 This file imports the standard library and OR-tools alone: the solver's process runs it as well (`search.worker`), and
 has neither numpy nor kai-solver. What it returns are prices in doubles; `Programme.bound` says what they prove.
 
-Which solver: seconds of CPU without writing the model down, which takes 0.09, 0.02 and 0.15 s (2026-11-23, OR-tools
-9.15, 2 busy cores; the figures of one run each).
+Which solver: seconds of CPU without writing the model down, which takes 0.10, 0.02 and 0.06 s (2026-11-23, OR-tools
+9.15, 2 busy cores; one run each).
 
-===================================  =====================  ===========  ===========
-programme (columns, rows, terms)     GLOP without presolve  with it      HiGHS
-===================================  =====================  ===========  ===========
-openb (37,498, 620, 147,750)         0.11                   0.16         0.23
-loaded-1000 (4,542, 3,259, 22,294)   0.04                   0.04         0.03
-loaded-5000 (23,670, 19,078, 287 k)  0.26                   0.31         0.32
-===================================  =====================  ===========  ===========
+==================================  =====================  ===========  ===========  ===========
+programme (columns, rows, terms)    GLOP without presolve  with it      HiGHS        PDLP
+==================================  =====================  ===========  ===========  ===========
+openb (37,498, 623, 147,974)        0.13                   0.18         0.28         2.14
+loaded-1000 (4,542, 3,543, 17,991)  0.05                   0.05         0.05         0.14
+loaded-5000 (23,670, 2,307, 49,394) 0.21                   0.19         0.22         0.78
+==================================  =====================  ===========  ===========  ===========
 
 GLOP by way of ``pywraplp``, which keeps its basis while patterns are made one after the other, took 0.75 s on openb
-for 19 rounds; all 1,429 patterns of openb's sizes at once are the faster way. PDLP took 1.7, 0.12 and 1.4 s.
+for 19 rounds; all 1,429 patterns of openb's sizes at once are the faster way.
 """
 
 import importlib

@@ -83,7 +83,7 @@ def kinds_of(
     is_whole = (device_free >= WHOLE).sum(axis=1)
     milli = np.zeros(most.shape, dtype=np.int64)
     for row, shape in zip(milli, shapes, strict=True):
-        row[of_node] = floor_milli(problem.shapes.parts(shape))  # Nodes of one kind are alike in this.
+        row[of_node] = floor_milli(problem.shapes.parts(shape))  # The same on all nodes of one kind.
     return Kinds(
         shapes,
         of_node,
