@@ -359,10 +359,18 @@ class _Run:
         spare(outcome)
         return refined, self._link(outcome)
 
+    def _is_least(self, outcome: Outcome) -> bool:
+        """Whether no gang waits, and sums prove that no less work could leave."""
+        names = [stage.name for stage in self.model.stages]
+        has_victims = any(admission.units for admission in outcome.admissions)
+        if outcome.waiting or not has_victims:
+            return False
+        return proven_by_count(outcome, self._rights(outcome), names, measured_stages(outcome)) is not None
+
     def _chain(self, outcome: Outcome, child: SolverChild | None) -> None:
         """On large clusters: admit by moves and swaps, and let less work leave."""
         search = self.model.search
-        if child is None or not is_for_chains(outcome.state.problem, self.model):
+        if child is None or not is_for_chains(outcome.state.problem, self.model) or self._is_least(outcome):
             return
         effect, left_s = None, self.deadline_s - self.clock() - self.kept_s
         if search.deterministic or (left_s > LEAST_BUILDS * self.timing["build"] and not self.should_stop()):
