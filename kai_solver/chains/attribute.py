@@ -88,7 +88,7 @@ class _Charge:
         return [replace(admission, action=action, units=tuple(units)) for admission, action, units in every]
 
     def victim_groups(self, evicted: Iterable[int], moved: Iterable[int]) -> Iterator[VictimGroup]:
-        """What may leave for whom: units of one gang together. Moved ones stay with their admission."""
+        """What may leave for which gang: units of one gang together. Moved ones stay with their admission."""
         by_gang: dict[int, list[int]] = {}
         for unit in evicted:
             by_gang.setdefault(self.pool.units[unit].gang, []).append(unit)

@@ -357,7 +357,7 @@ class _Arrays:
                 within[number] = int(rows[asked, nodes[0]])
         return level, within
 
-    # -- who may what ----------------------------------------------------------------------------------------------
+    # -- what may be done --------------------------------------------------------------------------------------
 
     def _rights(self, *, may_evict: bool) -> tuple[BoolArray, BoolArray]:
         """(G,) groups that may leave, and that may move."""

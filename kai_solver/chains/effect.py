@@ -197,7 +197,7 @@ class Effecting:
             and state.may_be_gone()
         )
 
-    # -- for whom ----------------------------------------------------------------------------------------------------
+    # -- for which gang ----------------------------------------------------------------------------------------------
 
     def _new(self, groups: Sequence[int], result: ChainResult) -> list[Admission]:
         """What waited and has places now, in policy order."""
