@@ -41,6 +41,7 @@ from kai_solver.problem.rules import installed_rules
 from kai_solver.search.admission import MaxGpuAdmission
 from kai_solver.search.budget import SAFETY_S, Budget
 from kai_solver.search.child import SolverChild
+from kai_solver.search.joint_input import JointModelInput
 from kai_solver.search.linking import link_stage
 from kai_solver.search.neighbourhood import is_local
 from kai_solver.search.neighbourhood_admission import LocalAdmission
@@ -74,6 +75,12 @@ PRICING_PART = 0.25
 PRICING_BUILDS = 2.0
 """Seconds to write the linear programme down, for each second that the problem took to build: 0.22 s against 0.14 on
 openb, 0.45 against 0.23 on loaded-5000 (CPU, 2026-11-23)."""
+
+
+CHOOSING_S, MOST_FOR_VICTIMS = 2e-4, 0.9
+"""Seconds a variable of the whole model to choose victims and places again, which chains leave for that, and the most
+part of the time that is left: on 1,000 and 2,000 loaded nodes that halves the work which chains leave; on openb, with
+180,000 variables, there is no time for it anyway (2026-11-23)."""
 
 
 class Engine:
@@ -369,6 +376,13 @@ class _Run:
         spare(outcome)
         return refined, self._link(outcome)
 
+    def _kept_for_victims(self, outcome: Outcome, left_s: float) -> float:
+        """Seconds of ``left_s`` that choosing victims and places again takes; 0 where it takes nearly all of them."""
+        allocation_units = [(a.allocation_unit, a.action) for a in outcome.admissions]
+        estimate = JointModelInput(outcome).size_estimate(allocation_units, self._rights(outcome).movable)
+        seconds = CHOOSING_S * estimate
+        return seconds if seconds < MOST_FOR_VICTIMS * left_s else 0.0
+
     def _is_least(self, outcome: Outcome) -> bool:
         """Whether no gang waits, and sums prove that no less work could leave."""
         names = [stage.name for stage in self.model.stages]
@@ -385,7 +399,8 @@ class _Run:
         effect, left_s = None, self.deadline_s - self.clock() - self.kept_s
         if search.deterministic or (left_s > LEAST_BUILDS * self.timing["build"] and not self.should_stop()):
             clock = None if search.deterministic else self.clock
-            course = Course(search.chains, CHAINS_SHARE * left_s, clock, self.should_stop)
+            seconds = min(CHAINS_SHARE * left_s, left_s - self._kept_for_victims(outcome, left_s))
+            course = Course(search.chains, seconds, clock, self.should_stop)
             effect = Chains(outcome, self.model).run(course, self.seed, self._rights)
         refuse_moves(outcome, self.model.actions)
         self._phase("chains")
