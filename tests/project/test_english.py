@@ -8,18 +8,12 @@ from statistics import mean
 import pytest
 
 ROOT = Path(__file__).parents[2]
-PAGES = sorted(
-    str(path.relative_to(ROOT))
-    for path in (
-        *(ROOT / "docs" / "runbooks").glob("*.md"),
-        *(ROOT / "docs" / f"{name}.md" for name in ("getting-started", "install", "when-not", "index", "controller")),
-        *(
-            ROOT / "docs" / f"{name}.md"
-            for name in ("placement", "domains", "architecture", "glossary", "limits", "cli", "differences-from-kai")
-        ),
-        *(ROOT / "docs" / f"{name}.md" for name in ("switching-from-kai", "from-default-scheduler", "vcluster")),
-    )
-)
+REWRITTEN = """
+    admission architecture cli controller differences-from-kai domains from-default-scheduler getting-started glossary
+    how-a-cycle-decides index install limits placement switching-from-kai vcluster when-not
+"""
+PAGES = [f"docs/{name}.md" for name in REWRITTEN.split()]
+PAGES += sorted(str(path.relative_to(ROOT)) for path in (ROOT / "docs" / "runbooks").glob("*.md"))
 """Pages that have been rewritten so; the others follow."""
 
 MEAN, LONGEST = 18, 40
