@@ -5,7 +5,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable
 
 from kai_solver.cli.console import counted
-from kai_solver.domain import Bind, Blocker, Move, Pending, Plan, PodStatus, Snapshot, relative_gap
+from kai_solver.domain import Bind, Blocker, Move, Pending, Plan, PodStatus, Snapshot, Stage
 from kai_solver.reasons.pending import proof_sentence
 from kai_solver.units import MILLI, format_amount
 
@@ -40,10 +40,9 @@ def outcome(plan: Plan) -> str:
     )
 
 
-def gap(value: float, bound: float) -> str:
-    """Relative distance of value and bound; empty where the bound says nothing."""
-    found = relative_gap(value, bound)
-    return "" if found is None else f"{found:.1%}"
+def gap(stage: Stage) -> str:
+    """Relative distance of value and bound, where the bound says anything."""
+    return "no bound" if stage.gap is None else f"{stage.gap:.1%}"
 
 
 _POD_NAME = re.compile(r"\bpod [^\s/]*/[^\s:]+")

@@ -185,7 +185,7 @@ class _Summary:
             return
         heading(self._console, "Objective", "smaller is better")
         rows = [
-            (stage.name, f"{stage.value:g}", f"{stage.bound:g}", gap(stage.value, stage.bound), yes_no(stage.optimal))
+            (stage.name, f"{stage.value:g}", f"{stage.bound:g}", gap(stage), yes_no(stage.optimal))
             for stage in self._plan.stages
         ]
         self._console.print(table(("stage", "value", "bound", "gap", "optimal"), rows, right=("value", "bound", "gap")))

@@ -202,22 +202,36 @@ class Pending:
 
 @dataclass(frozen=True, slots=True)
 class Stage:
-    """One objective stage: its value, the proven bound, whether they meet. Smaller is better for all stages."""
+    """One objective stage: its value, the proven bound, whether they meet. Smaller is better for all stages.
+
+    ``stake``: how large the value could be, for work and GPUs that may be evicted; 0 for other stages.
+    """
 
     name: str
     value: float
     bound: float
     optimal: bool
+    stake: float = 0.0
+
+    @property
+    def gap(self) -> float | None:
+        """`relative_gap` of the stage."""
+        return relative_gap(self.value, self.bound, self.stake)
 
 
-def relative_gap(value: float, bound: float) -> float | None:
-    """Distance of value and bound as a part of the value; None where the two say nothing about each other.
+STAKE_PART = 0.01
+"""Part of the stake below which a bound is not what a distance is measured by: near 0 every distance would be large."""
 
-    That is so where one of them is 0 and the other is not, or where they differ in sign: no solver has looked yet.
+
+def relative_gap(value: float, bound: float, stake: float = 0.0) -> float | None:
+    """Distance of value and bound as a part of the bound, or of a hundredth of the stake where that is more.
+
+    None where the two say nothing about each other: the bound and the stake are 0, or the signs differ.
     """
     if value == bound:
         return 0.0
-    return abs(value - bound) / abs(value) if value * bound > 0 or bound == 0 else None
+    least = max(abs(bound), STAKE_PART * stake)
+    return abs(value - bound) / least if least and value * bound >= 0 else None
 
 
 Source = Literal["bound", "greedy", "cp-sat"]

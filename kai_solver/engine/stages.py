@@ -1,5 +1,7 @@
 """What a plan costs, stage by stage."""
 
+from dataclasses import replace
+
 import numpy as np
 
 from kai_solver.bounds.prices import SEVERAL_PROFIT
@@ -29,12 +31,13 @@ def admission_stage(plan: Plan) -> Stage:
 def measured_stages(outcome: Outcome, *, by_gpus: bool = False, moves: MovesSpec | None = None) -> list[Stage]:
     """The outcome as it stands: evicted work by stratum, gangs broken, pods evicted and moved, then nodes or worth.
 
-    ``by_gpus``: thousandths of GPUs evicted in place of the work. ``moves``: what a move costs, where any pod moves:
-    then the work that is lost by moves comes after their number.
+    ``by_gpus``: thousandths of GPUs evicted in place of the work. The stake of a stratum is all of it that may leave.
+    ``moves``: what a move costs, where any pod moves: then the work that is lost by moves comes after their number.
     """
     pool, state = outcome.pool, outcome.state
     name = "evicted-gpus" if by_gpus else "evicted-work"
     work: dict[int, int] = {}
+    stake: dict[int, int] = {}
     broken = evicted = moved = 0
     lost_by_moves = 0.0
     for unit in pool.units if pool is not None else []:
@@ -44,13 +47,14 @@ def measured_stages(outcome: Outcome, *, by_gpus: bool = False, moves: MovesSpec
         if elsewhere and moves is not None:
             lost_by_moves += move_lost(state.problem, unit, moves) * elsewhere / len(unit.pods)
         moved += elsewhere
+        stratum = state.problem.gangs[unit.gang].gang.priority
+        cost = unit.charge[GPU] if by_gpus else unit.work
+        stake[stratum] = stake.get(stratum, 0) + round(cost)
         if lost and unit.gang not in outcome.stale:
-            stratum = state.problem.gangs[unit.gang].gang.priority
-            cost = unit.charge[GPU] if by_gpus else unit.work
             work[stratum] = work.get(stratum, 0) + max(int(not by_gpus), round(cost * len(lost) / len(unit.pods)))
             evicted += len(lost)
             broken += unit.is_core and len(lost) == len(unit.pods)
-    stages = [_zero_bound(f"{name}/{p}", work[p]) for p in sorted(work, reverse=True)]
+    stages = [replace(_zero_bound(f"{name}/{p}", work[p]), stake=stake[p]) for p in sorted(work, reverse=True)]
     counts = [("gangs-broken", broken), ("evicted-pods", evicted), ("moved-pods", moved)]
     if moved and moves is not None:
         counts.append(("moved-work", round(lost_by_moves)))

@@ -137,8 +137,8 @@ Figure = Literal[
 engine's first cycle; ``steady``: cycles on what the plan before made of the cluster, with 1% of the gangs exchanged.
 ``load``, ``load-memory``: until the instance is in memory, and the most that takes (of an entry ``asSnapshot``).
 ``link-growth``: how much more CPU time a cycle takes, as a share, when nodes are the entry's ``product``.
-``admission-gap``: GPUs of gangs whose answer is ``unknown``, of the GPUs pending. ``work-gap``: (value - bound) /
-max(1, bound) of the evicted work of all strata; ``gpus-gap``: of the evicted GPUs (model ``least-gpus``);
+``admission-gap``: GPUs of gangs whose answer is ``unknown``, of the GPUs pending. ``work-gap``: the
+gap of the evicted work (`Stage.gap`, the worst stratum); ``gpus-gap``: of the evicted GPUs (model ``least-gpus``);
 ``disruption-gap``: the worst of evicted work or GPUs, gangs broken, pods evicted, pods moved. ``unproven``: pending
 gangs without a proof of their own; ``unsettled``: pending gangs beyond the largest number of them that is proven to
 have to wait. ``evicted-work``: of all strata, as the stages count it.

@@ -188,12 +188,16 @@ class PendingDoc(_Part):
 
 
 class StageDoc(_Part):
-    """An objective stage; smaller values are better. A ``bound`` of null: nothing is known below the value."""
+    """An objective stage; smaller values are better. A ``bound`` of null: nothing is known below the value.
+
+    ``stake``: how large the value could be, for work and GPUs that may be evicted; 0 for other stages.
+    """
 
     name: str
     value: float
     bound: float | None
     optimal: bool
+    stake: float = 0.0
 
 
 class AdmittedDoc(_Part):
@@ -267,7 +271,7 @@ def plan_from_document(document: Any, file: str = "") -> Plan:
             for p in doc.pending
         ),
         admitted=tuple((a.gang, Action(a.rung)) for a in doc.admitted),
-        stages=tuple(Stage(s.name, s.value, -math.inf if s.bound is None else s.bound, s.optimal) for s in doc.stages),
+        stages=tuple(map(_read_stage, doc.stages)),
         source=doc.source,
         timing_s=doc.timing,
         model=doc.model,
@@ -404,7 +408,12 @@ def _eviction(eviction: Eviction) -> dict[str, Any]:
 
 def _stage(stage: Stage) -> dict[str, Any]:
     bound = stage.bound if math.isfinite(stage.bound) else None
-    return {"name": stage.name, "value": stage.value, "bound": bound, "optimal": stage.optimal}
+    said = {"name": stage.name, "value": stage.value, "bound": bound, "optimal": stage.optimal}
+    return said | ({"stake": stage.stake} if stage.stake else {})
+
+
+def _read_stage(doc: StageDoc) -> Stage:
+    return Stage(doc.name, doc.value, -math.inf if doc.bound is None else doc.bound, doc.optimal, doc.stake)
 
 
 def _pending(pending: Pending) -> dict[str, Any]:

@@ -96,7 +96,9 @@ class Metrics:
         self.phase = self._histogram("solver_phase_seconds", "Time of a phase of a cycle.", _SECONDS, "phase")
         self.stage_value = self._gauge("solver_stage_value", "Value of an objective stage, last plan.", "stage")
         self.stage_bound = self._gauge("solver_stage_bound", "Proven bound of an objective stage, last plan.", "stage")
-        self.stage_gap = self._gauge("solver_stage_gap_ratio", "(value - bound) / max(1, bound), last plan.", "stage")
+        self.stage_gap = self._gauge(
+            "solver_stage_gap_ratio", "(value - bound) / max(bound, 1% of what is at stake), last plan.", "stage"
+        )
         self.fallbacks = self._counter("solver_fallbacks", "Plans of the greedy alone, by cause.", "cause")
         self.faults = self._counter(
             "solver_faults", "Unexpected errors that affected one object, gang or part, by activity.", "where"

@@ -112,7 +112,7 @@ def test_many_causes_are_cut_with_counts() -> None:
 def test_stages_times_notes_and_notices_are_shown() -> None:
     plan = Plan(stages=(Stage("moved-pods", 4, 3, False),), timing_s={"decide": 0.25}, notes=("the budget ended",))
     text = summary(plan, notices=(Notice("set-aside", "gang x", "unknown queue"),))
-    for expected in ("moved-pods      4      3  25.0%  no", "decide  250.0 ms", "note: the budget ended"):
+    for expected in ("moved-pods      4      3  33.3%  no", "decide  250.0 ms", "note: the budget ended"):
         assert expected in text
     assert "set-aside: gang x: unknown queue" in text
 
@@ -134,11 +134,22 @@ def test_lists_of_nodes_and_moves_say_how_many_more() -> None:
 
 
 @pytest.mark.parametrize(
-    ("value", "bound", "words"),
-    [(4, 4, "0.0%"), (4, 3, "25.0%"), (4, 0, "100.0%"), (0, -4, ""), (-4, 4, ""), (0, 0, "0.0%")],
+    ("value", "bound", "stake", "words"),
+    [
+        (4, 4, 0, "0.0%"),
+        (4, 3, 0, "33.3%"),
+        (4, 0, 0, "no bound"),
+        (4, 0, 800, "50.0%"),
+        (4, 3, 800, "12.5%"),
+        (0, -4, 0, "100.0%"),
+        (-4, 4, 0, "no bound"),
+        (0, 0, 0, "0.0%"),
+    ],
 )
-def test_gaps_are_told_only_where_the_bound_says_something(value: float, bound: float, words: str) -> None:
-    assert gap(value, bound) == words
+def test_gaps_are_parts_of_the_bound_or_of_a_hundredth_of_the_stake(
+    value: float, bound: float, stake: float, words: str
+) -> None:
+    assert gap(Stage("s", value, bound, value == bound, stake)) == words
 
 
 def test_the_live_line_shows_incumbent_bound_and_gap() -> None:
@@ -147,7 +158,7 @@ def test_the_live_line_shows_incumbent_bound_and_gap() -> None:
         "stages",
         "incumbent 4",
         "bound 3",
-        "gap 25.0%",
+        "gap 33.3%",
         "moving",
     ]
 

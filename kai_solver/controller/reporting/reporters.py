@@ -10,7 +10,7 @@ import structlog
 from kai_solver.cluster.binding import GangBound
 from kai_solver.cluster.evicting import Departure
 from kai_solver.controller.loop import Cycle, Evicted, Reporter
-from kai_solver.domain import Action, Gang, Notice, Pending, Reason, relative_gap
+from kai_solver.domain import Action, Gang, Notice, Pending, Reason
 from kai_solver.domain.model import ACTIONS
 from kai_solver.errors.barrier import barrier
 from kai_solver.metrics import Metrics
@@ -165,8 +165,7 @@ class MetricReporter:
         for stage in plan.stages:
             metrics.stage_value.labels(stage.name).set(stage.value)
             metrics.stage_bound.labels(stage.name).set(stage.bound)
-            gap = relative_gap(stage.value, stage.bound)
-            metrics.stage_gap.labels(stage.name).set(float("nan") if gap is None else gap)
+            metrics.stage_gap.labels(stage.name).set(float("nan") if stage.gap is None else stage.gap)
         metrics.beat.set(self._clock())
         gangs = {gang.key: gang for gang in cycle.snapshot.gangs}
         self._admitted(cycle, gangs)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from statistics import median
 from typing import Literal
 
-from kai_solver.domain import Stage, relative_gap
+from kai_solver.domain import Stage
 from kai_solver.lab.bench.measure import Run
 
 Order = Literal["better", "same", "worse", ""]
@@ -119,8 +119,7 @@ def _stage_order(*stages: Iterable[str]) -> list[str]:
 
 def largest_gap(stages: Sequence[Stage]) -> float | None:
     """Largest relative distance of value and bound; None where no stage has one."""
-    gaps = (relative_gap(stage.value, stage.bound) for stage in stages)
-    return max((found for found in gaps if found is not None), default=None)
+    return max((stage.gap for stage in stages if stage.gap is not None), default=None)
 
 
 @dataclass(frozen=True, slots=True)

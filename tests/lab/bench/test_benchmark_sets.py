@@ -127,15 +127,17 @@ def test_the_scale_set_has_every_stored_file_and_the_slope() -> None:
 def test_gaps_are_counted_as_declared() -> None:
     stages = (
         stage("evicted-work/75", 10, 10),
-        stage("evicted-work/50", 30, 10),
+        replace(stage("evicted-work/50", 30, 10), stake=1000.0),
+        replace(stage("evicted-work/25", 30, 0), stake=6000.0),
         stage("moved-pods", 3, 0),
         stage("nodes-opened", 9, 0),
     )
     run = replace(RUN, stages=stages, pending_gpus=200.0, unknown_gpus=10.0)
-    assert figure_of("work-gap", [run]) == pytest.approx((40 - 20) / 20)
+    assert figure_of("work-gap", [run]) == pytest.approx((30 - 10) / 10)
+    assert [stage.gap for stage in stages] == [0.0, 2.0, 0.5, None, None]
     assert figure_of("disruption-gap", [run]) == 3.0
     by_gpus = replace(RUN, stages=(stage("evicted-gpus/75", 2000, 2000), stage("evicted-gpus/50", 3000, 2000)))
-    assert figure_of("gpus-gap", [by_gpus]) == figure_of("disruption-gap", [by_gpus]) == 0.25
+    assert figure_of("gpus-gap", [by_gpus]) == figure_of("disruption-gap", [by_gpus]) == 0.5
     assert figure_of("admission-gap", [run]) == 0.05
     assert figure_of("unproven", [run]) == 1
     assert figure_of("steady", [run]) is None
