@@ -45,7 +45,7 @@ class ReclaimReplay:
         self.receive(admission)
         fresh = [u for u in admission.units if u not in self.gone and self.pool.has_left(u)]
         for unit in fresh if admission.action in _EVICTING else ():
-            self.add(self._queue_of(unit), self.pool.units[unit].charge, -1)
+            self.add(self._queue_of(unit), self._lost(unit), -1)
             self.gone.add(unit)
 
     def receive(self, admission: Admission, sign: int = 1) -> None:
@@ -66,12 +66,19 @@ class ReclaimReplay:
         gang = self.problem.gangs[admission.allocation_unit.gang]
         shared = [unit for unit in admission.units if unit in self.gone]
         for unit in shared:
-            self.add(self._queue_of(unit), self.pool.units[unit].charge, +1)
+            self.add(self._queue_of(unit), self._lost(unit), +1)
         right = self.problem.reclaim_right(self.allocated, gang.queue, self.asked_by(admission))
         refusal, ledger = right.refusal(self.fixed, preemptible=gang.gang.preemptible), ReclaimLedger(right)
         for unit in shared:
-            self.add(self._queue_of(unit), self.pool.units[unit].charge, -1)
+            self.add(self._queue_of(unit), self._lost(unit), -1)
         return refusal is None and reclaim_allowed(self.state, self.pool, ledger, list(admission.units))
+
+    def _lost(self, unit: int) -> Charge:
+        """What the queue of a unit that has left loses: some of its pods may have been spared."""
+        own, gone = self.pool.units[unit], self.state.gone
+        if all(pod in gone for pod in own.pods):
+            return own.charge
+        return sum_of(self.problem.charges[pod] for pod in own.pods if pod in gone)
 
     def _queue_of(self, unit: int) -> int:
         return self.problem.gangs[self.pool.units[unit].gang].queue

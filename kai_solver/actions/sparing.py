@@ -4,8 +4,11 @@ Search and stages move units: surplus one by one, a core whole. But a minimum is
 surplus pods keep their places the pods of the core need not all go.
 """
 
+from collections.abc import Sequence
+
 from kai_solver.actions.accelerators.returning import could_return
 from kai_solver.actions.caps import within_limits
+from kai_solver.actions.reclaim_replay import reclaims_hold
 from kai_solver.placement.placing import Placer
 from kai_solver.planstate.allocation_units import AllocationUnits
 from kai_solver.planstate.outcome import Outcome
@@ -35,9 +38,33 @@ def _spare_evicted(outcome: Outcome, placer: Placer) -> None:
     able = {state.problem.pod_gang[pod] for pod, is_able in zip(left, could, strict=True) if is_able}
     for pod in left:
         gone.setdefault(state.problem.pod_gang[pod], []).append(pod)
-    for gang, pods in gone.items():
-        if gang in able and gang not in stale:
+    concerned = [(gang, pods) for gang, pods in gone.items() if gang in able and gang not in stale]
+    mark = state.mark()
+    for gang, pods in concerned:
+        _spare_gang(state, placer, state.problem.gangs[gang], pods)
+    if state.mark() != mark and not reclaims_hold(outcome):
+        _spare_fewer(outcome, placer, concerned, mark)
+
+
+def _spare_fewer(outcome: Outcome, placer: Placer, gangs: Sequence[tuple[int, list[int]]], mark: int) -> None:
+    """Let pods of each half of ``gangs`` stay, from ``mark`` on, as far as all reclaims stay allowed.
+
+    One may be allowed only because its own queue lost work to others. If reclaims do not hold at ``mark`` either, all
+    pods stay that can.
+    """
+    state = outcome.state
+    done = state.journal[mark:]
+    state.rollback(mark)
+    if not reclaims_hold(outcome):
+        state.replay(done)
+        return
+    half = len(gangs) // 2
+    for part in (gangs[:half], gangs[half:]) if half else ():
+        before = state.mark()
+        for gang, pods in part:
             _spare_gang(state, placer, state.problem.gangs[gang], pods)
+        if state.mark() != before and not reclaims_hold(outcome):
+            _spare_fewer(outcome, placer, part, before)
 
 
 def _spare_moves(outcome: Outcome, placer: Placer) -> None:

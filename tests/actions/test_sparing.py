@@ -1,12 +1,15 @@
 """A minimum is held by whoever stays: of an elastic gang only the pod in the way goes."""
 
+from kai_solver.actions.reclaim_replay import reclaims_hold
 from kai_solver.actions.sparing import spare
 from kai_solver.check import check_plan
 from kai_solver.domain import Action, Gang, Plan, Snapshot, flat_gang
 from kai_solver.engine import cycle
 from kai_solver.modelfiles import load_model
-from kai_solver.planstate.outcome import Outcome
+from kai_solver.planstate.allocation_units import AllocationUnits
+from kai_solver.planstate.outcome import Admission, Outcome
 from kai_solver.planstate.state import State
+from kai_solver.planstate.victims import VictimPool
 from kai_solver.problem import build_problem
 from tests.support.builders import a_cluster, a_gang, a_node, a_pod, a_queue
 
@@ -95,3 +98,42 @@ def test_what_was_evicted_for_a_move_stays_once_that_is_taken_back() -> None:
     outcome.state.put(old, 1, now=False)
     spare(outcome)
     assert not outcome.state.gone
+
+
+def an_outcome_with_reclaims(*, both: bool) -> Outcome:
+    """Queue a takes the four GPUs of queue b, which then may take two of queue c (``both``). Room for all is left."""
+    ran = [
+        a_gang("v", queue="b", gpus=4, on="large"),
+        a_gang("z", queue="c", gpus=2, on="s"),
+        a_gang("y", queue="c", gpus=2, on="s"),
+    ]
+    came = [a_gang("first", queue="a", gpus=2), a_gang("second", queue="b", gpus=2)]
+    queues = [a_queue(name, 2, weight=0.0) for name in "abc"]
+    problem = build_problem(a_cluster([a_node(name, 4) for name in ("large", "s", "t")], [*ran, *came], queues))
+    state = State(problem)
+    pool = VictimPool.of_running(state)
+    outcome = Outcome(state, pool)
+    number = {gang.gang.name: gang.index for gang in problem.gangs}
+    for name, victim, node in (("first", "v", 2), ("second", "z", 1))[: 1 + both]:
+        unit = pool.of_gang[number[victim]][0]
+        state.evict(pool.units[unit].pods[0])
+        asked = AllocationUnits(problem.gangs[number[name]], state.gangs[number[name]], problem.pod_shape).next()
+        assert asked is not None
+        state.put(asked.pods[0], node, now=False)
+        outcome.admit(Admission(asked, Action.RECLAIM, (unit,)))
+    return outcome
+
+
+def test_what_is_not_in_the_way_returns_to_a_queue_that_reclaims_nothing() -> None:
+    outcome = an_outcome_with_reclaims(both=False)
+    spare(outcome)
+    assert not outcome.state.gone
+
+
+def test_work_whose_loss_lets_its_own_queue_reclaim_does_not_return() -> None:
+    outcome = an_outcome_with_reclaims(both=True)
+    gone = set(outcome.state.gone)
+    assert reclaims_hold(outcome)
+    spare(outcome)
+    assert outcome.state.gone == gone
+    assert reclaims_hold(outcome)
