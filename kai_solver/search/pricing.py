@@ -111,9 +111,12 @@ class Pricing:
     def covers(self, outcome: Outcome, rights: Rights) -> bool:
         """Whether bounds of `begin` hold for ``outcome``: it admits all that was admitted then, and by no more rights.
 
-        A plan for more gangs is one for fewer, as long as those that came later let nothing else leave. All may move.
+        A plan for more gangs is one for fewer, as long as those that came later let nothing else leave, and no unit in
+        parts. All may move.
         """
         if self._rights is None or not _admitted(self._admissions) <= _admitted(outcome.admissions):
+            return False
+        if is_loose(outcome, rights):
             return False
         then, now = (
             [found.by_action.get(action, frozenset()) for action in (Action.RECLAIM, Action.PREEMPT)]
@@ -265,17 +268,19 @@ def _releases(joint: Joint, leaving: Sequence[Mover]) -> Iterator[Row]:
 
 
 def _limits(joint: Joint, leaving: Sequence[Mover]) -> Iterator[Row]:
-    """What arrivals bring to a queue at its limit must leave it."""
+    """What arrivals bring to a queue at its limit must leave it, less what those that stay may save by moves."""
     path = joint.problem.queues.path
+    number = {mover.unit: at for at, mover in enumerate(leaving)}
     for cap in joint.caps:
         if cap.family != "limit" or cap.room < 0:
             continue
         coming = [a for a in joint.arrivals if cap.queue in path[a.queue] and not a.optional]
         charged = sum(a.least[cap.resource] for a in coming)
         losses: list[tuple[int, int]] = []
-        for at, mover in enumerate(leaving):
+        for mover in joint.movers:
             if cap.queue in path[mover.queue] and mover.charge[cap.resource]:
                 charged -= mover.saves[cap.resource]
-                losses.append((at, mover.charge[cap.resource]))
+                if mover.unit in number:
+                    losses.append((number[mover.unit], mover.charge[cap.resource]))
         if charged > cap.room and losses:
             yield [at for at, _ in losses], [-amount for _, amount in losses], cap.room - charged

@@ -15,6 +15,7 @@ from kai_solver.engine import Engine
 from kai_solver.engine.stages import measured_stages
 from kai_solver.instances_io.bench_schema import LoadedDoc
 from kai_solver.lab.bench import generated
+from kai_solver.model.joint import Cap
 from kai_solver.modelfiles import load_model
 from kai_solver.planstate.outcome import Outcome
 from kai_solver.planstate.state import State
@@ -25,8 +26,10 @@ from kai_solver.search.joint_input import JointModelInput
 from kai_solver.search.oracle import SolverActions
 from kai_solver.search.parameters import SolverParameters
 from kai_solver.search.pricing import Priced, Pricing, packing_of
+from kai_solver.search.pricing import _limits as rows_of_limits
 from kai_solver.search.refine import joint_of
 from kai_solver.search.rights import rights_of
+from kai_solver.units import GPU
 from tests.bounds.test_counting_bounds import a_pod, a_problem
 from tests.prices.test_packing_bounds import a_packing
 from tests.search.test_child_faults import fake, spec_of_two
@@ -182,6 +185,7 @@ def test_bounds_hold_when_more_is_admitted_by_the_same_rights(child: SolverChild
     assert pricing.is_of(fewer)
     assert not pricing.is_of(outcome)
     assert pricing.covers(outcome, rights)
+    assert not pricing.covers(outcome, replace(rights, divisible=frozenset({0})))
     bounds = pricing.bounds(values, math.inf)
     assert bounds.keys() == whole.keys()
     assert all(bounds[name] <= whole[name] <= values.get(name, 0) for name in whole)
@@ -196,3 +200,17 @@ def test_nothing_is_asked_where_nothing_leaves(child: SolverChild) -> None:
     pricing.begin(outcome, rights_of(outcome), {}, math.inf)
     assert pricing.priced(math.inf) is None
     assert pricing.bounds({}, math.inf) == {}
+
+
+def test_what_those_that_stay_may_save_by_moves_need_not_leave() -> None:
+    """At a limit, a request by GPU memory costs less on larger devices, whether its gang may be evicted or not."""
+    outcome = decided(loaded(1))
+    joint = joint_of(JointModelInput(outcome), rights_of(outcome))
+    leaving = next(m for m in joint.movers if m.charge[GPU])
+    staying = replace(leaving, unit=leaving.unit + 1, reclaimable=False, preemptable=False)
+    arrival = replace(joint.arrivals[0], queue=leaving.queue, least=(0, 0, leaving.charge[GPU]), optional=False)
+    at_limit = replace(joint, arrivals=(arrival,), caps=(Cap("limit", leaving.queue, GPU, 0),), releases=())
+    needed = list(rows_of_limits(replace(at_limit, movers=(leaving, staying)), [leaving]))
+    assert needed == [([0], [-leaving.charge[GPU]], -leaving.charge[GPU])]
+    saving = replace(staying, saves=(0, 0, leaving.charge[GPU]))
+    assert list(rows_of_limits(replace(at_limit, movers=(leaving, saving)), [leaving])) == []
