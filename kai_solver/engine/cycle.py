@@ -503,8 +503,8 @@ class _Run:
     def _rights(self, outcome: Outcome) -> Rights:
         """What the stages may change, found once for the same admissions: 0.14 s of CPU on openb (2026-11-23)."""
         admissions, known = outcome.admissions, self._known_rights
-        if known is None or known[0] is not admissions or known[1] != len(admissions):
-            known = self._known_rights = admissions, len(admissions), rights_of(outcome)
+        if known is None or known[0] is not admissions or known[1] != outcome.version:
+            known = self._known_rights = admissions, outcome.version, rights_of(outcome)
         return known[2]
 
     def _left_s(self) -> float:
