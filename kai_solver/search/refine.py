@@ -297,11 +297,13 @@ def _starting(outcome: Outcome) -> int:
 
 
 def _raised(stages: Sequence[Stage], bounds: Mapping[str, int]) -> tuple[Stage, ...]:
-    """``stages`` with the higher of two bounds, where those before are optimal."""
+    """``stages`` with the higher of two bounds, as long as those before are at the ``bounds`` that they have there."""
     found: list[Stage] = []
+    is_at_bounds = True
     for stage in stages:
-        bound = max(stage.bound, bounds.get(stage.name, stage.bound)) if all(s.optimal for s in found) else stage.bound
+        bound = max(stage.bound, bounds.get(stage.name, stage.bound)) if is_at_bounds else stage.bound
         found.append(Stage(stage.name, stage.value, min(bound, stage.value), bound >= stage.value))
+        is_at_bounds = is_at_bounds and found[-1].optimal and stage.value <= bounds.get(stage.name, stage.value)
     return tuple(found)
 
 

@@ -153,7 +153,8 @@ def solve_stages(
     apart
         Variables that are never folded with others (`model.folding`).
     known
-        Bounds of stages by name, each good for as long as the stages before it are at theirs.
+        Bounds of stages by name, each good for as long as the stages before it are at theirs: at these bounds, not at
+        higher ones that are proven here.
     rounds
         How often the stages are gone through at most while some are open and time is left; a `LARGE` model's once.
     """
@@ -199,7 +200,7 @@ class _Session:
         self._values: Ints | None = None
         self._improved = False
         self._aggregated: Folded | None = None
-        self._is_closed = True
+        self._is_closed = self._is_at_known = True
         self._before: list[tuple[int, int | None]] = []
         self._is_as_before = True
         self._open: set[str] = set()
@@ -237,7 +238,7 @@ class _Session:
         self._open = {stage.name for stage, bound, value in results if value is None or bound < value}
         self._before = list(zip(self._bounds, self._reached, strict=True))
         self._bounds, self._reached = [], []
-        self._is_closed = self._is_as_before = True
+        self._is_closed = self._is_as_before = self._is_at_known = True
         self._spec = self._spec.without(HELD_FAMILY)
         if self._aggregated is not None:
             self._aggregated = replace(self._aggregated, spec=self._aggregated.spec.without(HELD_FAMILY))
@@ -262,6 +263,8 @@ class _Session:
         self._bounds.append(bound)
         self._remember(value)
         self._is_closed = self._is_closed and not self._is_open(bound)
+        if stage.name in self.known:
+            self._is_at_known = self._is_at_known and value is not None and value <= self.known[stage.name]
         self._progress(stage.name, value, bound)
         if value is not None:
             self._hold(stage, value - stage.constant)
@@ -269,7 +272,8 @@ class _Session:
     def _known(self, stage: StageObjective) -> int:
         """The bound of ``stage`` that is known before it is asked for."""
         number = len(self._bounds)
-        bounds = [self.known[stage.name]] if self._is_closed and stage.name in self.known else []
+        is_known = self._is_closed and self._is_at_known and stage.name in self.known
+        bounds = [self.known[stage.name]] if is_known else []
         bounds += [self._before[number][0]] if self._is_as_before and number < len(self._before) else []
         return max(bounds, default=NO_LOWER)
 

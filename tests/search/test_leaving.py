@@ -10,7 +10,20 @@ import pytest
 
 from kai_solver.actions import Actions
 from kai_solver.check import check_plan
-from kai_solver.domain import Action, Gang, GpuRequest, Node, Plan, Pod, PodStatus, Policy, Queue, Snapshot, flat_gang
+from kai_solver.domain import (
+    Action,
+    Gang,
+    GpuRequest,
+    Node,
+    Plan,
+    Pod,
+    PodStatus,
+    Policy,
+    Queue,
+    Snapshot,
+    Stage,
+    flat_gang,
+)
 from kai_solver.domain.constraints import Constraints, PodAffinityTerm, Requirement
 from kai_solver.engine import Engine
 from kai_solver.instances_io.bench_schema import LoadedDoc
@@ -159,3 +172,10 @@ def test_victims_that_leave_no_places_are_cut_off_and_others_are_looked_for(engi
     plan, _ = planned(engine, snapshot, 0, 0)
     assert [e.gang for e in plan.evictions] == [f"ns/dear{others - 1}"]
     assert all(stage.bound <= stage.value for stage in plan.stages), "a cut is the joint model's: it bounds no plan"
+
+
+def test_a_bound_without_nodes_raises_no_stage_behind_one_that_costs_more_than_its_own() -> None:
+    stages = (Stage("evicted-work/50", 100, 100, True), Stage("evicted-pods", 12, 3, False))
+    at_least, above = ({"evicted-work/50": work, "evicted-pods": 11} for work in (100, 95))
+    assert [stage.bound for stage in refine._raised(stages, at_least)] == [100, 11]
+    assert [stage.bound for stage in refine._raised(stages, above)] == [100, 3]

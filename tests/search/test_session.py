@@ -168,6 +168,20 @@ def test_an_equal_answer_keeps_the_hint_and_brings_the_proof() -> None:
     assert result.stages[0].optimal
 
 
+def test_a_known_bound_closes_a_stage_where_those_before_are_at_theirs() -> None:
+    solver, known, hint = Script(), {"sum": 4, "x": 2}, np.array([2, 2])
+    result = solve_stages(solver, square(), (SUM, X), hint, 10.0, PARAMETERS, clock=solver.clock, known=known)
+    assert [(s.value, s.bound) for s in result.stages] == [(4, 4), (2, 2)]
+    assert solver.hints == []
+
+
+def test_a_known_bound_says_nothing_where_those_before_are_proven_above_theirs() -> None:
+    """That x is at least 2 where the sum is at most 3 is no bound where the sum is 4."""
+    solver, known, hint = Script(found(2, 2, 4, 4), found(0, 4, 0, 0)), {"sum": 3, "x": 2}, np.array([2, 2])
+    result = solve_stages(solver, square(), (SUM, X), hint, 10.0, PARAMETERS, clock=solver.clock, known=known)
+    assert [(s.value, s.bound) for s in result.stages] == [(4, 4), (0, 0)]
+
+
 def test_a_hint_that_is_no_solution_is_set_aside_with_a_note() -> None:
     solver = Script(found(0, 4, 4, 4))
     result = run(solver, SUM, hint=np.array([1, 1]))
