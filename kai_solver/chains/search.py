@@ -79,7 +79,8 @@ def hole_of(board: Board, pod: int, beside: int, other: int) -> int:
     shapes, room, pods, groups, memory = board.shapes, board.room, board.pods, board.groups, board.memory
     home, shape = pods.home[pod], pods.shape[pod]
     if home != NONE:
-        if home != beside and home != other and fits_home(shapes, room, pods, pod, home):
+        is_free = home != beside and home != other and fits_home(shapes, room, pods, pod, home)
+        if is_free and may_stand(shapes, pods, groups, pod, home):
             return int(home)
         if not groups.may_move[pods.group[pod]]:
             return NONE
@@ -486,6 +487,8 @@ def moved_pod(board: Board) -> int:
 def send_home(board: Board, pod: int, most: int, depth: int, leaving: bool) -> bool:
     """Let ``pod``, which was moved, stay where it runs, if what makes room for it costs less than its move."""
     mark, home = board.memory.numbers[UNDONE], board.pods.home[pod]
+    if not may_stand(board.shapes, board.pods, board.groups, pod, home):
+        return False
     take(board, pod)
     if fits_home(board.shapes, board.room, board.pods, pod, home):
         place(board, pod, home)

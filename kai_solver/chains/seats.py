@@ -268,11 +268,14 @@ def price_at(pods: Pods, pod: int, node: int) -> int:
 
 @kernel
 def may_stand(shapes: Shapes, pods: Pods, groups: Groups, pod: int, node: int) -> bool:
-    """Whether ``node`` is one where ``pod`` may go, by its mask, its size, and the domain of its group."""
+    """Whether ``node`` is one where ``pod`` may go, by its mask, its size, and the domain of its group.
+
+    Where it runs it may stay, unless the others of its group are in another domain now.
+    """
     group = pods.group[pod]
-    if node == pods.home[pod]:
-        return True
-    if not shapes.could[pods.shape[pod], node] or (pods.home[pod] != NONE and not groups.may_move[group]):
+    is_home = node == pods.home[pod]
+    may_come = shapes.could[pods.shape[pod], node] and (pods.home[pod] == NONE or groups.may_move[group])
+    if not is_home and not may_come:
         return False
     level = groups.level[group]
     if level == NONE:
@@ -281,7 +284,7 @@ def may_stand(shapes: Shapes, pods: Pods, groups: Groups, pod: int, node: int) -
     wanted = groups.within[group]
     if wanted == NONE and groups.first[group + 1] - groups.first[group] > 1:
         wanted = groups.domain_in[group]
-    return bool(domain != NONE and wanted in (NONE, domain))
+    return bool((is_home or domain != NONE) and wanted in (NONE, domain))
 
 
 @kernel

@@ -31,6 +31,51 @@ def test_results_keep_all_rules(seed: int, leaving: bool) -> None:
     assert faults(problem, searched(problem, seed, leaving=leaving)) == []
 
 
+def test_no_pod_goes_home_to_another_domain_than_the_others_of_its_group() -> None:
+    """Three nodes, the last in another rack. The home of the larger pod of an evicted group is taken."""
+    none, ones = np.full(3, NONE, dtype=np.int64), np.ones((3, 1), dtype=np.int64)
+    zeros = np.zeros((3, 1), dtype=np.int64)
+    problem = ChainProblem(
+        room=np.array([[2], [1], [2]]),
+        device_room=zeros,
+        sharers=zeros,
+        slots=NONE,
+        kind=zeros[:, 0],
+        domain=np.array([[0, 0, 1]]),
+        request=np.array([[2], [1]]),
+        devices=np.zeros(2, dtype=np.int64),
+        parts=np.zeros((2, 1), dtype=np.int64),
+        shared=np.zeros(2, dtype=np.bool_),
+        allowed=np.ones((1, 3), dtype=np.bool_),
+        mask=np.zeros(2, dtype=np.int64),
+        shape=np.array([0, 1, 0]),
+        price=ones[:, 0],
+        home=np.array([0, 1, 0]),
+        home_devices=np.full((3, 1), NONE),
+        start=np.array([NONE, NONE, 0]),
+        start_devices=np.full((3, 1), NONE),
+        first=np.array([0, 2, 3]),
+        cost=np.array([20, 20]),
+        may_leave=np.zeros(2, dtype=np.bool_),
+        may_move=np.array([True, False]),
+        level=np.array([0, NONE]),
+        within=none[:2],
+        requires=none[:2],
+        charge=np.zeros((2, 3), dtype=np.int64),
+        in_ledgers=np.full((2, 2), NONE),
+        out_ledger=none[:2],
+        ledger_above=none[:1],
+        ledger_limit=np.zeros((1, 3), dtype=np.int64),
+        turn=np.zeros(0, dtype=np.int64),
+        moves_limit=-1,
+        moves_per_turn=-1,
+    )
+    both = searched(problem, 1)
+    assert both.node.tolist() == [NONE, NONE, 0]
+    without_racks = searched(problem._replace(level=none[:2]), 1)
+    assert without_racks.node.tolist() == [2, 1, 0]
+
+
 @given(SEEDS)
 @settings(max_examples=50, deadline=None)
 def test_without_turns_what_is_in_stays_and_nothing_gets_dearer(seed: int) -> None:
