@@ -4,12 +4,12 @@ A kernel is written once, as a Python function over numpy arrays, numbers and na
 is until kernels are loaded, so a small instance never imports numba. Afterwards each call of an `entry` runs compiled
 code. Kernels call other kernels, and nothing else of ours.
 
-What numba compiled is kept in one file (`kept`), whose name has the versions and the text of all kernels in it: what
-was compiled from other text is never found. The code is for a generic CPU, since the file may come with an image that
-was built on another machine: 20,000 tries of chains on openb's urgent gangs took 11.0 to 12.7 s of CPU with it, and
-17.6 to 17.8 s with code for the machine itself, an AMD EPYC with AVX-512 (2026-11-23). ``kai-solver compile`` makes the
-file (25 s of CPU, 1.8 MB). A cycle only reads it (0.4 s, 128 MiB with numba), and decides by the uncompiled functions
-where it is not there.
+What numba compiled is kept in one file (`kept`), whose name has the versions and the text of all kernels in it, and of
+the modules that they have constants of: what was compiled from other text is never found. The code is for a generic
+CPU, since the file may come with an image that was built on another machine: 20,000 tries of chains on openb's urgent
+gangs took 11.0 to 12.7 s of CPU with it, and 17.6 to 17.8 s with code for the machine itself, an AMD EPYC with AVX-512
+(2026-11-23). ``kai-solver compile`` makes the file (25 s of CPU, 1.8 MB). A cycle only reads it (0.4 s, 128 MiB with
+numba), and decides by the uncompiled functions where it is not there.
 """
 
 import functools
@@ -35,6 +35,8 @@ R = TypeVar("R")
 
 MODULES: Final[tuple[str, ...]] = ("kai_solver.chains.seats", "kai_solver.chains.search")
 """Modules with kernels."""
+CONSTANTS: Final = ("kai_solver.chains.arrays",)
+"""Other modules that kernels have constants of."""
 FOLDER_VARIABLE: Final = "KAI_SOLVER_KERNELS"
 """Names the folder for compiled kernels; ``~/.cache/kai-solver/kernels`` where it is not set."""
 LARGE_NODES: Final = 400
@@ -247,7 +249,7 @@ def _path(function: Callable[..., Any]) -> str:
 @functools.cache
 def _name() -> str:
     digest = hashlib.sha256()
-    for module in (__name__, *MODULES):
+    for module in (__name__, *MODULES, *CONSTANTS):
         spec = importlib.util.find_spec(module)
         digest.update(Path(cast("str", cast("Any", spec).origin)).read_bytes())
     versions = "-".join(f"{name}{importlib.metadata.version(name)}" for name in ("numba", "llvmlite", "numpy"))
