@@ -43,13 +43,15 @@ class Compiling:
         """Load kernels, or begin to compile them, if a cluster with so many nodes wants them."""
         if self._is_over or not compiled.is_wanted(nodes):
             return
+        # Asked before the file is looked for: what a process that ended wrote is there.
+        is_ended = self._process is not None and self._process.poll() is not None
         if compiled.load_kept():
             self._end("compiled kernels decide", is_loaded=True)
         elif not self._may_compile:
             self._end("kernels are not compiled, and compile_kernels is off: uncompiled ones decide")
         elif self._process is None:
             self._begin()
-        elif self._process.poll() is not None:
+        elif is_ended:
             self._end("kernels could not be compiled: uncompiled ones decide", error=self._error())
 
     def close(self) -> None:
@@ -70,8 +72,8 @@ class Compiling:
 
     def _begin(self) -> None:
         self._began_s = time.monotonic()
-        self._stderr = tempfile.TemporaryFile()  # noqa: SIM115 - closed in `close`
         try:
+            self._stderr = tempfile.TemporaryFile()  # noqa: SIM115 - closed in `close`
             self._process = subprocess.Popen(self._command, stdout=subprocess.DEVNULL, stderr=self._stderr)
         except OSError as error:
             self._end("kernels could not be compiled: uncompiled ones decide", error=str(error))

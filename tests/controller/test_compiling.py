@@ -84,6 +84,41 @@ def test_a_compilation_that_fails_is_told_once(command: tuple[str, ...], error: 
     compiling.close()
 
 
+def test_a_compilation_that_ends_while_the_file_is_looked_for_is_no_failure(monkeypatch: pytest.MonkeyPatch) -> None:
+    reported: list[bool] = []
+    compiling = Compiling(reported.append, command=(sys.executable, "-c", ""))
+    compiling(LARGE)
+    process = compiling._process
+    assert process is not None
+    looked: list[int] = []
+
+    def load() -> bool:
+        """The first look comes before the file, and the process ends after that."""
+        looked.append(process.wait())
+        return len(looked) > 1
+
+    monkeypatch.setattr(process, "poll", lambda: process.returncode)
+    monkeypatch.setattr(compiled, "load_kept", load)
+    compiling(LARGE)
+    compiling(LARGE)
+    assert reported == [True]
+    compiling.close()
+
+
+def test_a_controller_that_can_write_nowhere_decides_uncompiled(monkeypatch: pytest.MonkeyPatch) -> None:
+    def nowhere() -> None:
+        raise FileNotFoundError("No usable temporary directory found")
+
+    monkeypatch.setattr("tempfile.TemporaryFile", nowhere)
+    reported: list[bool] = []
+    compiling = Compiling(reported.append, command=SLEEP)
+    with capture_logs() as logs:
+        compiling(LARGE)
+    assert reported == [False]
+    assert "No usable temporary directory" in logs[0]["error"]
+    compiling.close()
+
+
 def test_it_may_be_forbidden() -> None:
     reported: list[bool] = []
     compiling = Compiling(reported.append, may_compile=False, command=SLEEP)
