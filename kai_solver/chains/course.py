@@ -50,7 +50,7 @@ class Course:
     should_stop: Callable[[], bool]
     done: int = 0
     _start_s: float = field(init=False)
-    _size: int = field(init=False, default=4)
+    _size: int = field(init=False, default=1)
 
     def __post_init__(self) -> None:
         self._start_s = self._now_s()
