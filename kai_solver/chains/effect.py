@@ -1,8 +1,8 @@
 """A result of the chain search put into effect on the outcome: all of it, or the parts that hold.
 
 What changes falls into parts that share no node, so one that cannot be had (a right, a limit, an optional rule) does
-not lose the others: all are tried together, then each half, and so on. Every part is one step of the state that is
-undone as a whole.
+not lose the others: all are tried together, then each half, and so on, while there is time. Every part is one step of
+the state that is undone as a whole.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -32,16 +32,26 @@ class Effect:
 
 
 class Effecting:
-    """Puts results of one description into effect."""
+    """Puts results of one description into effect.
+
+    ``is_late``: whether no more is to be tried, asked after all parts together were.
+    """
 
     def __init__(
-        self, outcome: Outcome, pool: VictimPool, description: Description, charging: Charging, judge: Judge
+        self,
+        outcome: Outcome,
+        pool: VictimPool,
+        description: Description,
+        charging: Charging,
+        judge: Judge,
+        is_late: Callable[[], bool],
     ) -> None:
         self.outcome, self.pool, self.state = outcome, pool, outcome.state
         self.problem = outcome.state.problem
         self.description = description
         self.charging = charging
         self.judge = judge
+        self.is_late = is_late
         self._placer = Placer(self.state, fits=FitTable(self.state))
 
     def run(self, result: ChainResult) -> Effect:
@@ -91,10 +101,11 @@ class Effecting:
         groups = [group for part in parts for group in part]
         if self._try(groups, result):
             return len(groups)
-        if len(parts) == 1:
-            return 0
-        half = len(parts) // 2
-        return self._try_all(parts[:half], result) + self._try_all(parts[half:], result)
+        done, half = 0, len(parts) // 2
+        for some in (parts[:half], parts[half:]) if half else ():
+            if not self.is_late():
+                done += self._try_all(some, result)
+        return done
 
     # -- one step --------------------------------------------------------------------------------------------------
 

@@ -66,10 +66,17 @@ class Chains:
         self.per_gang = min(limits) if limits else UNLIMITED
         self.may_consolidate = Action.CONSOLIDATION in model.actions and self.per_gang != 0
 
-    def run(self, course: Course, seed: int, rights_for: Callable[[Outcome], Rights] = rights_of) -> Effect | None:
+    def run(
+        self,
+        course: Course,
+        seed: int,
+        rights_for: Callable[[Outcome], Rights] = rights_of,
+        is_late: Callable[[], bool] = lambda: False,
+    ) -> Effect | None:
         """Search, and put into effect what was found; None where there is nothing to search.
 
-        ``rights_for``: what may be disturbed for the admissions of an outcome.
+        ``rights_for``: what may be disturbed for the admissions of an outcome. ``is_late``: whether there is no time to
+        put parts of it into effect, if all of it cannot be.
         """
         turns, pool = self._turns(), self._pool()
         if pool is None or not pool.units:
@@ -85,7 +92,7 @@ class Chains:
         result = searched(description.problem, course, seed)
         charging = Charging(rights.takers, self.may_consolidate, self.per_gang)
         judge = Judge(self.outcome, self.model)
-        return Effecting(self.outcome, pool, description, charging, judge).run(result)
+        return Effecting(self.outcome, pool, description, charging, judge, is_late).run(result)
 
     def _pool(self) -> VictimPool | None:
         if self.outcome.pool is None and self.may_consolidate:

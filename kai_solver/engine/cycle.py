@@ -396,12 +396,16 @@ class _Run:
         search = self.model.search
         if child is None or not is_for_chains(outcome.state.problem, self.model) or self._is_least(outcome):
             return
+
+        def is_late() -> bool:
+            return not search.deterministic and self.clock() >= self.deadline_s - self.kept_s
+
         effect, left_s = None, self.deadline_s - self.clock() - self.kept_s
         if search.deterministic or (left_s > LEAST_BUILDS * self.timing["build"] and not self.should_stop()):
             clock = None if search.deterministic else self.clock
             seconds = min(CHAINS_SHARE * left_s, left_s - self._kept_for_victims(outcome, left_s))
             course = Course(search.chains, seconds, clock, self.should_stop)
-            effect = Chains(outcome, self.model).run(course, self.seed, self._rights)
+            effect = Chains(outcome, self.model).run(course, self.seed, self._rights, is_late)
         refuse_moves(outcome, self.model.actions)
         self._phase("chains")
         if effect is not None and self.progress is not None:

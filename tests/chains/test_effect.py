@@ -53,7 +53,9 @@ class Case:
         check_arrays(found.problem)
         return found
 
-    def take_effect(self, places: Mapping[str, str], *, per_gang: int = -1, judge: bool = True) -> Effect:
+    def take_effect(
+        self, places: Mapping[str, str], *, per_gang: int = -1, judge: bool = True, late: bool = False
+    ) -> Effect:
         """Put pods on nodes, by name (`OUT`: the group of the pod is out), and leave the others where they are.
 
         ``n0/2``: on the devices of n0 from number 2 on.
@@ -61,7 +63,7 @@ class Case:
         description = self.described()
         result = self.result(description, places)
         charging = Charging(self.rights.takers, per_gang=per_gang)
-        return Effecting(self.outcome, self.pool, description, charging, lambda _: judge).run(result)
+        return Effecting(self.outcome, self.pool, description, charging, lambda _: judge, lambda: late).run(result)
 
     def result(self, description: Description, places: Mapping[str, str]) -> ChainResult:
         arrays = description.problem
@@ -122,7 +124,7 @@ def victims() -> Snapshot:
 
 def test_a_gang_comes_in_by_a_move() -> None:
     case = Case(halves())
-    assert case.take_effect({"a-0": "n1", "wide-0": "n0"}) == Effect(admitted=1, changed=2, wanted=2)
+    assert case.take_effect({"a-0": "n1", "wide-0": "n0"}, late=True) == Effect(admitted=1, changed=2, wanted=2)
     assert case.where() == {"a-0": "n1", "wide-0": "n0"}
     assert case.admitted() == {"wide": (Action.CONSOLIDATION, {"a"})}
     assert case.is_sound()
@@ -174,6 +176,7 @@ def test_what_cannot_be_had_does_not_lose_the_rest() -> None:
     ]
     case = Case(a_cluster(nodes_of(4, 4, 4, 4), gangs, [a_queue("q"), a_queue("tight", limit=3)]))
     places = {"a-0": "n1", "wide-0": "n0", "c-0": "n3", "broad-0": "n2"}
+    assert case.take_effect(places, late=True) == Effect(admitted=0, changed=0, wanted=4)
     assert case.take_effect(places) == Effect(admitted=1, changed=2, wanted=4)
     assert case.where() == {"a-0": "n1", "wide-0": "n0"}
     assert case.is_sound()
