@@ -117,6 +117,8 @@ class Outcome:
         """
         self.version += 1
         self.admissions = list(admissions)
+        if self.pool is not None:
+            self._moved = {unit for a in admissions for unit in a.units if self.pool.is_moved(unit)}
 
     def withdraw(self, admission: Admission, refusal: Refusal) -> None:
         """Take ``admission`` back; its places are lifted already."""

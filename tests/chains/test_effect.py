@@ -14,7 +14,7 @@ from kai_solver.check import check_plan
 from kai_solver.domain import Action, Gang, Node, Snapshot, flat_gang
 from kai_solver.planning import assemble
 from kai_solver.planstate.allocation_units import AllocationUnits
-from kai_solver.planstate.outcome import Outcome
+from kai_solver.planstate.outcome import Admission, Outcome
 from kai_solver.planstate.victims import VictimPool
 from kai_solver.problem import build_problem
 from kai_solver.search.oracle import UNKNOWN, SolverActions
@@ -163,6 +163,21 @@ def test_not_more_gangs_move_for_one_than_the_policy_allows() -> None:
     assert case.where() == before
     assert not case.admitted()
     assert case.take_effect(both, per_gang=2).admitted == 1
+
+
+def test_what_moved_by_a_chain_and_leaves_later_leaves_for_the_later_gang_alone() -> None:
+    case = Case(halves(a_gang("late", 4, priority=60)), (Action.ALLOCATE,))
+    assert case.take_effect({"a-0": "n1", "wide-0": "n0"}).admitted == 1
+    moved = case.admitted()["wide"]
+    assert moved == (Action.CONSOLIDATION, {"a"})
+    (wide,) = [admission for admission in case.outcome.admissions if admission.units]
+    case.pool.leave(wide.units[0])
+    (shape,) = [gang for gang in case.problem.gangs if gang.gang.name == "late"]
+    late = AllocationUnits(shape, case.state.gangs[shape.index], case.problem.pod_shape).next()
+    assert late is not None
+    case.outcome.admit(Admission(late, Action.PREEMPT, wide.units))
+    assert case.admitted()["wide"][1] == set()
+    assert case.admitted()["late"][1] == {"a"}
 
 
 def test_what_cannot_be_had_does_not_lose_the_rest() -> None:
