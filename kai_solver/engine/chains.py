@@ -126,7 +126,7 @@ class Chains:
 class Judge:
     """Whether an outcome is no worse than the best so far: gangs that wait, then each stage in order.
 
-    No work may leave for a gang that comes in: of evicted work, gangs and pods none may be worse by itself.
+    No work may leave for a gang that comes in: the stages of what is evicted, in their order, may not be worse either.
     """
 
     def __init__(self, outcome: Outcome, model: SolverModel) -> None:
@@ -136,20 +136,19 @@ class Judge:
     def __call__(self, outcome: Outcome) -> bool:
         """True, and others are compared with ``outcome`` from now on; or False."""
         now = self._measured(outcome)
-        (waits, evicted, moved), (waits_before, evicted_before, moved_before) = now, self.best
-        if evicted > evicted_before or waits > waits_before:
-            return False
-        if (waits, evicted, moved) > (waits_before, evicted_before, moved_before):
+        (waits, evicted, _), (waits_before, evicted_before, _) = now, self.best
+        if evicted > evicted_before or waits > waits_before or now > self.best:
             return False
         self.best = now
         return True
 
     def _measured(self, outcome: Outcome) -> tuple[int, tuple[int, ...], tuple[int, ...]]:
-        """Admissions (negative); evicted work by priority from the highest, gangs broken, evicted pods; moves."""
+        """Admissions (negative); evicted work by priority from the highest, gangs, pods; moves, nodes opened."""
         by_gpus = "disruption-gpus" in self.model.disrupting
         stages = {s.name: int(s.value) for s in measured_stages(outcome, by_gpus=by_gpus, moves=self.model.moves)}
         strata = sorted({gang.gang.priority for gang in outcome.state.problem.gangs}, reverse=True)
         name = "evicted-gpus" if by_gpus else "evicted-work"
         evicted = [stages.get(f"{name}/{priority}", 0) for priority in strata]
         evicted += [stages["gangs-broken"], stages["evicted-pods"]]
-        return -len(outcome.admissions), tuple(evicted), (stages["moved-pods"], stages.get("moved-work", 0))
+        last = stages["moved-pods"], stages.get("moved-work", 0), stages["nodes-opened"]
+        return -len(outcome.admissions), tuple(evicted), last

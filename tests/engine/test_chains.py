@@ -14,7 +14,7 @@ from kai_solver.chains.effect import Effect
 from kai_solver.check import WASTE, check_plan
 from kai_solver.domain import ACTIONS, Action, MovesSpec, Policy, Snapshot, SolverModel
 from kai_solver.engine import cycle
-from kai_solver.engine.chains import Chains, is_for_chains
+from kai_solver.engine.chains import Chains, Judge, is_for_chains
 from kai_solver.engine.progress import Progress
 from kai_solver.engine.stages import measured_stages
 from kai_solver.modelfiles import load_model
@@ -65,6 +65,17 @@ def test_the_plan_holds_and_no_stage_is_worse(snapshot: Snapshot, limit: int, se
     assert vector(outcome) <= before
     assert admitted <= outcome.has_admitted()
     assert effect is None or effect.changed <= effect.wanted
+
+
+def test_what_costs_the_same_and_opens_more_nodes_is_worse() -> None:
+    snapshot = a_cluster([a_node("n0", 4), a_node("n1", 4)], [a_gang("r", 1, on="n0"), a_gang("w", 1)])
+    outcome = greedy(snapshot)
+    judge = Judge(outcome, MODEL)
+    assert judge(outcome)
+    (pod,) = outcome.state.places
+    outcome.state.lift(pod)
+    outcome.state.put(pod, outcome.state.problem.node_index["n1"], now=True)
+    assert not judge(outcome)
 
 
 def row_of_nodes(count: int, most_moved: int = -1) -> Snapshot:
