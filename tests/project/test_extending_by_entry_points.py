@@ -168,7 +168,8 @@ def pod(name: str) -> dict[str, Any]:
 
 @pytest.mark.slow
 def test_a_grouper_of_the_package_makes_one_gang(tmp_path: Path, installed: dict[str, str]) -> None:
-    instance = write(tmp_path / "pods.json", {"apiVersion": "v1", "kind": "List", "items": [pod("a"), pod("b")]})
+    node = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n"}, "status": {"allocatable": {"cpu": "0"}}}
+    instance = write(tmp_path / "pods.json", {"apiVersion": "v1", "kind": "List", "items": [node, pod("a"), pod("b")]})
     plan = plan_of(instance, env=installed)
     assert [entry["gang"] for entry in plan["pending"]] == ["lab/campaign-may"]
 
