@@ -314,7 +314,8 @@ class _Run:
         by_gpus = "disruption-gpus" in self.model.disrupting
         left_s = self._priced_until_s - self.clock()
         is_asked = any(a.units for a in outcome.admissions) and bool(self.model.disrupting)
-        if not is_asked or self.should_stop() or part * left_s < PRICING_BUILDS * self.timing["build"]:
+        has_time = self.model.search.deterministic or part * left_s >= PRICING_BUILDS * self.timing["build"]
+        if not is_asked or self.should_stop() or not has_time:
             return None
         pricing = Pricing(child, by_gpus=by_gpus, should_stop=self.should_stop)
         values = {stage.name: stage.value for stage in measured_stages(outcome, by_gpus=by_gpus)}
