@@ -56,7 +56,7 @@ def solve(programme: Mapping[str, Any], seconds: float) -> list[dict[str, Any]]:
     -------
     list
         One entry a solution: ``number`` of the stage, ``cost``, ``held`` (that, as a whole number), ``duals`` (of every
-        row), ``holds`` (of the stages before it), ``values`` (of every column). First every stage with those before it
+        row), ``holds`` (of the stages before it). First every stage with those before it
         at their least; then those stages before which the plan so far costs more, with these held at what they cost
         there: the bound of such a stage is another one for that plan.
     """
@@ -71,7 +71,6 @@ class _Simplex:
         self._programme = programme
         self._stages = programme["stages"]
         self._devices = programme["devices"]
-        self._columns = len(programme["most"])
         for most in programme["most"]:
             self._add_column(float(most))
         self._scale = [self._add_row(*row) for row in _rows_of(programme)]
@@ -120,13 +119,9 @@ class _Simplex:
             for number in range(last):
                 self._hold(number, math.inf)
             return None
-        values = [solver.variable_value(column) for column in range(self._columns)]
         nothing = [0.0] * len(self._scale)
         return [
-            *(
-                {"number": n, "cost": 0.0, "held": 0, "duals": nothing, "holds": [0.0] * n, "values": values}
-                for n in range(last)
-            ),
+            *({"number": n, "cost": 0.0, "held": 0, "duals": nothing, "holds": [0.0] * n} for n in range(last)),
             self._found(solver, last),
         ]
 
@@ -149,7 +144,6 @@ class _Simplex:
             "held": math.ceil(cost * (1 - 1e-9) - 1e-6),
             "duals": [solver.dual_value(row) * dearest / scale for row, scale in enumerate(self._scale)],
             "holds": [solver.dual_value(rows + k) * dearest / self._dearest[k] for k in range(number)],
-            "values": [solver.variable_value(column) for column in range(self._columns)],
         }
 
     def _hold(self, number: int, most: float) -> None:
@@ -276,17 +270,7 @@ def all_patterns(level: int, sizes: Sizes) -> list[Copies]:
 
 
 def best_pattern(level: int, sizes: Sizes, prices: Sequence[float]) -> tuple[float, Copies]:
-    """The most that shares with ``prices`` bring on one device, and how many of each it holds."""
-    value, taken = best_patterns(level, sizes, prices)
-    found, at = [0] * len(sizes), level
-    for number in range(len(sizes) - 1, -1, -1):
-        found[number] = taken[number][at]
-        at -= found[number] * sizes[number][0]
-    return value[level], tuple(found)
-
-
-def best_patterns(level: int, sizes: Sizes, prices: Sequence[float]) -> tuple[list[float], list[list[int]]]:
-    """By how much of a device is free, up to ``level``: what shares bring there at most; and copies of each size.
+    """The most that shares with ``prices`` bring on one device, and how many of each it holds.
 
     A knapsack with bounded copies; exact where the prices are integers.
     """
@@ -303,4 +287,8 @@ def best_patterns(level: int, sizes: Sizes, prices: Sequence[float]) -> tuple[li
                 if before[at - count * size] + count * price > value[at]:
                     value[at] = before[at - count * size] + count * price
                     copies[at] = count
-    return value, taken
+    found, at = [0] * len(sizes), level
+    for number in range(len(sizes) - 1, -1, -1):
+        found[number] = taken[number][at]
+        at -= found[number] * sizes[number][0]
+    return value[level], tuple(found)

@@ -16,7 +16,6 @@ from kai_solver.units import GPU
 from kai_solver.units.shares import WHOLE, floor_milli
 
 Ints = NDArray[np.int64]
-Bools = NDArray[np.bool_]
 
 MOST_PLACES = 3_000
 
@@ -33,8 +32,6 @@ class Kinds:
         (N,) kind of each node.
     most
         (S, K) pods of each shape that the nodes of a kind take, each shape alone.
-    takes_all
-        (S, N) whether a node takes one pod of the shape with all that is free.
     free
         (R, K) free by resource, summed.
     whole
@@ -48,7 +45,6 @@ class Kinds:
     shapes: tuple[int, ...]
     of_node: Ints
     most: Ints
-    takes_all: Bools
     free: Ints
     whole: dict[int, Ints]
     milli: Ints
@@ -88,7 +84,6 @@ def kinds_of(
         shapes,
         of_node,
         most,
-        fits > 0,
         np.array([_sums(row, of_node, count) for row in free]),
         {size: _sums(is_whole // size, of_node, count) for size in {s.devices for s in specs if s.is_whole}},
         milli,

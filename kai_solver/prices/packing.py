@@ -73,55 +73,29 @@ class Packing:
     costs: Sequence[tuple[str, Sequence[int]]] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Rows:
-    """Which row of the programme says what.
-
-    ``demand``: by shape (its place in ``kinds.shapes``). ``free``: by (resource, kind). ``slots``: by (devices of a
-    pod, kind). ``devices``: by (kind, thousandths free). ``shares``: by (kind, thousandths).
-    """
-
-    demand: dict[int, int] = field(default_factory=dict)
-    free: dict[tuple[int, int], int] = field(default_factory=dict)
-    slots: dict[tuple[int, int], int] = field(default_factory=dict)
-    devices: dict[tuple[int, int], int] = field(default_factory=dict)
-    shares: dict[tuple[int, int], int] = field(default_factory=dict)
-
-
-@dataclass(frozen=True, slots=True)
-class Model:
-    """``programme`` of a packing; the column of unit u that leaves is u. ``step``: thousandths of a GPU in a step."""
-
-    packing: Packing
-    kinds: Kinds
-    programme: Programme
-    rows: Rows
-    step: int
-
-
-def model_of(packing: Packing) -> Model:
-    """Write the programme down."""
+def programme_of(packing: Packing) -> Programme:
+    """Write the programme down; the column of unit u that leaves is u."""
     total = Counter(packing.asked)
     for unit in packing.units:
         for shape, pods in unit.pods:
             total[shape] += pods * unit.copies
     kinds = kinds_of(packing.problem, packing.free, packing.device_free, list(total), packing.partitions)
-    programme, rows = Programme(), Rows()
+    programme = Programme()
     programme.add_columns([unit.copies for unit in packing.units])
     wanted = np.array([total[shape] for shape in kinds.shapes], dtype=np.int64)
     most = _most_places(packing.problem, kinds, wanted)
     place = np.full(most.shape, -1, dtype=np.int64)
     place[most > 0] = programme.add_columns(most[most > 0].tolist())
-    _add_demand(packing, kinds, programme, rows, place, total)
-    _add_resources(packing.problem, kinds, programme, rows, place, most)
-    step = _add_devices(packing.problem, kinds, programme, rows, place, wanted)
+    _add_demand(packing, kinds, programme, place, total)
+    _add_resources(packing.problem, kinds, programme, place, most)
+    _add_devices(packing.problem, kinds, programme, place, wanted)
     _add_blocks(packing, kinds, programme, place)
     for units, weights, bound in packing.rows:
         programme.add_row(units, weights, high=bound)
     numbers = np.arange(len(packing.units))
     for name, amounts in packing.costs:
         programme.costs.append(Cost(name, numbers, np.array(amounts, dtype=np.int64)))
-    return Model(packing, kinds, programme, rows, step)
+    return programme
 
 
 def _most_places(problem: Problem, kinds: Kinds, wanted: Ints) -> Ints:
@@ -149,9 +123,7 @@ def _most_places(problem: Problem, kinds: Kinds, wanted: Ints) -> Ints:
     return most
 
 
-def _add_demand(
-    packing: Packing, kinds: Kinds, programme: Programme, rows: Rows, place: Ints, total: Mapping[int, int]
-) -> None:
+def _add_demand(packing: Packing, kinds: Kinds, programme: Programme, place: Ints, total: Mapping[int, int]) -> None:
     """Every pod that does not leave has a place."""
     leaving: dict[int, tuple[list[int], list[int]]] = {shape: ([], []) for shape in kinds.shapes}
     for number, unit in enumerate(packing.units):
@@ -162,38 +134,33 @@ def _add_demand(
     for index, shape in enumerate(kinds.shapes):
         columns, counts = leaving[shape]
         spots = place[index][place[index] >= 0].tolist()
-        rows.demand[index] = programme.add_row(spots + columns, [1] * len(spots) + counts, low=total[shape])
+        programme.add_row(spots + columns, [1] * len(spots) + counts, low=total[shape])
 
 
-def _add_resources(problem: Problem, kinds: Kinds, programme: Programme, rows: Rows, place: Ints, most: Ints) -> None:
+def _add_resources(problem: Problem, kinds: Kinds, programme: Programme, place: Ints, most: Ints) -> None:
     """What is free of each resource, and slots of several devices, kind by kind; not where they cannot bind."""
     specs = [problem.shapes.shapes[shape] for shape in kinds.shapes]
     request = np.array([spec.request for spec in specs], dtype=np.int64)
     for resource in range(len(kinds.free)):
         if resource != GPU and len(specs) and request[:, resource].any():
             weight = request[:, resource]
-            for kind, row in _binding(programme, weight, kinds.free[resource], place, most):
-                rows.free[resource, kind] = row
+            _add_binding(programme, weight, kinds.free[resource], place, most)
     devices = np.array([spec.gpu.devices if spec.gpu.is_whole else 0 for spec in specs], dtype=np.int64)
     for size, slots in kinds.whole.items():
         if size > 1:
-            for kind, row in _binding(programme, devices // size, slots, place, most):
-                rows.slots[size, kind] = row
+            _add_binding(programme, devices // size, slots, place, most)
 
 
-def _binding(programme: Programme, weight: Ints, capacity: Ints, place: Ints, most: Ints) -> list[tuple[int, int]]:
-    """(Kind, row) of the rows ``weight x place <= capacity`` of all kinds where that may bind."""
-    found = []
+def _add_binding(programme: Programme, weight: Ints, capacity: Ints, place: Ints, most: Ints) -> None:
+    """Rows ``weight x place <= capacity`` of all kinds where that may bind."""
     uses = weight.astype(np.float64) @ most
     for kind in np.flatnonzero(uses > capacity).tolist():
         used = np.flatnonzero((weight > 0) & (place[:, kind] >= 0))
-        row = programme.add_row(place[used, kind].tolist(), weight[used].tolist(), high=int(capacity[kind]))
-        found.append((kind, row))
-    return found
+        programme.add_row(place[used, kind].tolist(), weight[used].tolist(), high=int(capacity[kind]))
 
 
-def _add_devices(problem: Problem, kinds: Kinds, programme: Programme, rows: Rows, place: Ints, wanted: Ints) -> int:
-    """Devices by how much of them is free, and the shares that lie on them; returns the thousandths in a step."""
+def _add_devices(problem: Problem, kinds: Kinds, programme: Programme, place: Ints, wanted: Ints) -> None:
+    """Devices by how much of them is free, and the shares that lie on them."""
     specs = [problem.shapes.shapes[shape].gpu for shape in kinds.shapes]
     devices = np.array([spec.devices for spec in specs], dtype=np.int64)
     is_whole = np.array([spec.is_whole for spec in specs], dtype=np.bool_)
@@ -202,14 +169,14 @@ def _add_devices(problem: Problem, kinds: Kinds, programme: Programme, rows: Row
     for kind in range(kinds.count):
         there = place[:, kind] >= 0
         shared = np.flatnonzero(there & is_shared)
-        shares = _add_shares(kinds, programme, rows, place, shared, kind, devices)
+        shares = _add_shares(kinds, programme, place, shared, kind, devices)
         copies = {milli: int((devices * wanted)[shared[kinds.milli[shared, kind] == milli]].sum()) for milli in shares}
         millis = sorted(shares, reverse=True)
         whole = np.flatnonzero(there & is_whole)
         for level, count in kinds.levels[kind]:
             columns, takes = (place[whole, kind].tolist(), devices[whole].tolist()) if level == MILLI else ([], [])
             if columns or any(milli <= level for milli in shares):
-                row = rows.devices[kind, level] = programme.add_row(columns, takes, high=count)
+                row = programme.add_row(columns, takes, high=count)
                 if any(milli <= level for milli in shares):
                     fitting = [milli for milli in millis if milli <= level]
                     programme.devices.append(
@@ -221,19 +188,17 @@ def _add_devices(problem: Problem, kinds: Kinds, programme: Programme, rows: Row
                             tuple(shares[milli] for milli in fitting),
                         )
                     )
-    return step
 
 
 def _add_shares(
-    kinds: Kinds, programme: Programme, rows: Rows, place: Ints, shared: Ints, kind: int, devices: Ints
+    kinds: Kinds, programme: Programme, place: Ints, shared: Ints, kind: int, devices: Ints
 ) -> dict[int, int]:
     """Rows of the shares of one kind of node, by thousandths."""
     found: dict[int, int] = {}
     milli = kinds.milli[shared, kind]
     for size in np.unique(milli[milli > 0]).tolist():
         mine = shared[milli == size]
-        row = programme.add_row(place[mine, kind].tolist(), (-devices[mine]).tolist(), low=0)
-        found[size] = rows.shares[kind, size] = row
+        found[size] = programme.add_row(place[mine, kind].tolist(), (-devices[mine]).tolist(), low=0)
     return found
 
 

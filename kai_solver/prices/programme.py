@@ -73,8 +73,6 @@ class Solved:
     duals
         Price of each row, and of the stages before this one (``holds``): how much the cost changes when the end of the
         row that binds grows by one.
-    values
-        Of every column.
     """
 
     number: int
@@ -83,7 +81,6 @@ class Solved:
     held: int
     duals: Floats
     holds: Floats
-    values: Floats
 
 
 @dataclass(slots=True)
@@ -148,7 +145,7 @@ class Programme:
         KeyError, TypeError, ValueError
             It is no answer to this programme.
         """
-        names = ("duals", "holds", "values")
+        names = ("duals", "holds")
         answers = [
             {"number": number, "cost": cost, "held": held}
             | {name: np.frombuffer(blobs[f"{name}_{at}"]) for name in names}
@@ -162,11 +159,11 @@ class Programme:
 
     def _solved(self, answer: Mapping[str, Any]) -> Solved:
         number = int(answer["number"])
-        duals, holds, values = (np.asarray(answer[name], dtype=np.float64) for name in ("duals", "holds", "values"))
+        duals, holds = (np.asarray(answer[name], dtype=np.float64) for name in ("duals", "holds"))
         is_finite = np.isfinite(duals).all() and np.isfinite(holds).all()
-        if not is_finite or (len(duals), len(holds), len(values)) != (len(self.end), number, len(self.most)):
-            raise ValueError(f"{len(duals)} prices, {len(holds)} of stages and {len(values)} values of stage {number}")
-        return Solved(number, self.costs[number].name, float(answer["cost"]), int(answer["held"]), duals, holds, values)
+        if not is_finite or (len(duals), len(holds)) != (len(self.end), number):
+            raise ValueError(f"{len(duals)} prices of rows and {len(holds)} of stages, of stage {number}")
+        return Solved(number, self.costs[number].name, float(answer["cost"]), int(answer["held"]), duals, holds)
 
     def bound(self, solved: Solved, at: Sequence[int]) -> int:
         """A cost of the stage that no solution is below whose earlier stages cost no more than ``at``.

@@ -13,7 +13,7 @@ from kai_solver.domain import Action
 from kai_solver.model.joint import Arrival, IntArray, Joint, Mover
 from kai_solver.planstate.allocation_units import AllocationUnit
 from kai_solver.planstate.outcome import Admission, Outcome
-from kai_solver.prices import Model, Packing, Prices, Solved, Unit, model_of, prices_of
+from kai_solver.prices import Packing, Programme, Solved, Unit, programme_of
 from kai_solver.prices.packing import Block
 from kai_solver.problem.capacity import fitting
 from kai_solver.search.child import SolverChild
@@ -31,16 +31,10 @@ Row = tuple[list[int], list[int], int]
 class Priced:
     """A solved programme.
 
-    Attributes
-    ----------
-    solved
-        As of `glop.solve`: stage by stage, then again for the plan as it was.
-    units
-        By number in the packing, the unit of the victim pool.
+    ``solved``: as of `glop.solve`, stage by stage, then again for the plan as it was.
     """
 
-    model: Model
-    units: tuple[int, ...]
+    programme: Programme
     solved: tuple[Solved, ...]
 
     @property
@@ -51,17 +45,12 @@ class Priced:
             held.setdefault(stage.name, stage.held)
         return self.bounds_at(held)
 
-    @property
-    def prices(self) -> Prices:
-        """Prices of the last stage, with all before it at their least: most of the work is lost there."""
-        return prices_of(self.model, self.solved[len(self.model.programme.costs) - 1])
-
     def bounds_at(self, values: Mapping[str, float]) -> dict[str, int]:
         """By stage, what no plan is below whose earlier stages cost no more than ``values``; 0 for those not there."""
-        at = [math.floor(values.get(cost.name, 0)) for cost in self.model.programme.costs]
+        at = [math.floor(values.get(cost.name, 0)) for cost in self.programme.costs]
         found: dict[str, int] = {}
         for stage in self.solved:
-            bound = self.model.programme.bound(stage, at[: stage.number])
+            bound = self.programme.bound(stage, at[: stage.number])
             found[stage.name] = max(found.get(stage.name, 0), bound)
         return found
 
@@ -79,7 +68,7 @@ class Pricing:
         self._should_stop = should_stop
         self._admissions: list[Admission] = []
         self._rights: Rights | None = None
-        self._asked: tuple[Model, tuple[int, ...]] | None = None
+        self._asked: Programme | None = None
         self._priced: Priced | None = None
 
     def begin(self, outcome: Outcome, rights: Rights, values: Mapping[str, float], deadline_s: float) -> None:
@@ -98,11 +87,11 @@ class Pricing:
         model_input = JointModelInput(outcome)
         if model_input.is_partial(rights.movable) or is_loose(outcome, rights):
             return
-        packing, units = packing_of(joint_of(model_input, rights), by_gpus=self._by_gpus)
+        packing = packing_of(joint_of(model_input, rights), by_gpus=self._by_gpus)
         if packing.units:
-            self._asked = model_of(packing), units
+            self._asked = programme_of(packing)
             at = {name: math.floor(value) for name, value in values.items()}
-            self._child.ask_prices(self._asked[0].programme, at, deadline_s)
+            self._child.ask_prices(self._asked, at, deadline_s)
 
     def is_of(self, outcome: Outcome) -> bool:
         """Whether `begin` was called for what ``outcome`` admits now, whatever it takes for that."""
@@ -129,8 +118,8 @@ class Pricing:
         if self._asked is not None:
             solved, error = self._child.prices(deadline_s, self._should_stop)
             self.errors += [error] if error else []
-            is_whole = len(solved) >= len(self._asked[0].programme.costs)
-            self._priced = Priced(*self._asked, tuple(solved)) if is_whole else None
+            is_whole = len(solved) >= len(self._asked.costs)
+            self._priced = Priced(self._asked, tuple(solved)) if is_whole else None
             self._asked = None
         return self._priced
 
@@ -144,8 +133,8 @@ def _admitted(admissions: Sequence[Admission]) -> set[AllocationUnit]:
     return {admission.allocation_unit for admission in admissions}
 
 
-def packing_of(joint: Joint, *, by_gpus: bool = False) -> tuple[Packing, tuple[int, ...]]:
-    """What must be packed for the arrivals of ``joint``, and the unit of each number in it.
+def packing_of(joint: Joint, *, by_gpus: bool = False) -> Packing:
+    """What must be packed for the arrivals of ``joint``.
 
     ``by_gpus``: thousandths of GPUs that are evicted cost, in place of the work.
     """
@@ -163,7 +152,7 @@ def packing_of(joint: Joint, *, by_gpus: bool = False) -> tuple[Packing, tuple[i
         (f"{name}/{stratum}", [(m.charge[GPU] if by_gpus else m.work) * (m.stratum == stratum) for m in leaving])
         for stratum in sorted({m.stratum for m in leaving}, reverse=True)
     ]
-    packing = Packing(
+    return Packing(
         joint.problem,
         joint.free,
         joint.device_free,
@@ -174,7 +163,6 @@ def packing_of(joint: Joint, *, by_gpus: bool = False) -> tuple[Packing, tuple[i
         list(_rows(joint, leaving)),
         costs,
     )
-    return packing, tuple(mover.unit for mover in leaving)
 
 
 class _Reader:

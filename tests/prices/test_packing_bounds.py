@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from kai_solver.domain import Constraints, GpuRequest, Pod
 from kai_solver.planstate.state import State
-from kai_solver.prices import Packing, Unit, glop, least_waiting, model_of, prices_of
+from kai_solver.prices import Packing, Unit, glop, least_waiting, programme_of
 from kai_solver.prices.glop import all_patterns, best_pattern
 from kai_solver.problem import Problem
 from kai_solver.units import MILLI
@@ -44,9 +44,9 @@ def a_packing(
 
 def bound_of(packing: Packing) -> int | None:
     """The proven bound; None where the solver says that there is no solution."""
-    model = model_of(packing)
-    found = model.programme.solve(60.0)
-    return model.programme.bound(found[0], ()) if found else None
+    programme = programme_of(packing)
+    found = programme.solve(60.0)
+    return programme.bound(found[0], ()) if found else None
 
 
 def least_work(gpus: Sequence[int], pods: Sequence[Pod], staying: int, works: Sequence[int]) -> int | None:
@@ -106,28 +106,14 @@ def test_of_four_that_want_three_places_one_waits() -> None:
 
 def test_any_prices_prove_a_bound_and_none_too_high() -> None:
     pods = [a_pod(i, GpuRequest(1, 400 if i % 2 else 600), cpu=700) for i in range(8)]
-    model = model_of(a_packing(a_problem([2, 1], pods), 2, [7, 5, 9, 4, 3, 8]))
-    [found] = model.programme.solve(60.0)
-    best = model.programme.bound(found, ())
+    programme = programme_of(a_packing(a_problem([2, 1], pods), 2, [7, 5, 9, 4, 3, 8]))
+    [found] = programme.solve(60.0)
+    best = programme.bound(found, ())
     draw = np.random.default_rng(0)
     for _ in range(200):
         prices = found.duals * draw.uniform(-1, 2, size=len(found.duals)) + draw.normal(size=len(found.duals))
-        assert model.programme.bound(replace(found, duals=prices), ()) <= best
+        assert programme.bound(replace(found, duals=prices), ()) <= best
     assert best == least_work([2, 1], pods, 2, [7, 5, 9, 4, 3, 8])
-
-
-def test_prices_say_which_pod_pays_for_which_room() -> None:
-    """Work that stays pays for all that it takes, and what is free beside a price of nothing is worth nothing."""
-    problem = a_problem([2, 3], [a_pod(i, GpuRequest(1)) for i in range(7)])
-    model = model_of(a_packing(problem, 2, [7, 5, 9, 4, 3]))
-    [found] = model.programme.solve(60.0)
-    prices = prices_of(model, found)
-    shape = problem.pod_shape[0]
-    assert prices.pods[shape] == pytest.approx(4.0)  # of the five that may leave, the two of 3 and 4 do
-    assert prices.costs[shape] == pytest.approx(4.0)
-    state = State(problem)
-    assert prices.worth(state.future, state.device_future).tolist() == pytest.approx([8.0, 12.0])
-    assert prices.wasted()[shape].max() == pytest.approx(0.0)
 
 
 @given(

@@ -19,7 +19,7 @@ from kai_solver.model.joint import Cap
 from kai_solver.modelfiles import load_model
 from kai_solver.planstate.outcome import Outcome
 from kai_solver.planstate.state import State
-from kai_solver.prices import Packing, model_of
+from kai_solver.prices import Packing, programme_of
 from kai_solver.problem import build_problem
 from kai_solver.search.child import SolverChild
 from kai_solver.search.joint_input import JointModelInput
@@ -67,14 +67,13 @@ def decided(snapshot: Snapshot) -> Outcome:
 
 def priced_here(outcome: Outcome) -> Priced:
     """The prices of an outcome, by this process."""
-    packing, units = packing_of(joint_of(JointModelInput(outcome), rights_of(outcome)))
-    model = model_of(packing)
+    programme = programme_of(packing_of(joint_of(JointModelInput(outcome), rights_of(outcome))))
     at = {stage.name: int(stage.value) for stage in measured_stages(outcome)}
-    return Priced(model, units, tuple(model.programme.solve(60.0, at)))
+    return Priced(programme, tuple(programme.solve(60.0, at)))
 
 
 def test_the_solver_process_answers_what_this_one_does(child: SolverChild) -> None:
-    programme = model_of(shares()).programme
+    programme = programme_of(shares())
     child.ask_prices(programme, {}, math.inf)
     found, error = child.prices(math.inf)
     here = programme.solve(60.0)
@@ -93,16 +92,16 @@ def test_a_process_that_dies_leaves_no_prices() -> None:
         assert mortal.wait(60.0)
         assert mortal.pid is not None
         os.kill(mortal.pid, signal.SIGKILL)
-        mortal.ask_prices(model_of(shares()).programme, {}, time.monotonic() + 60.0)
+        mortal.ask_prices(programme_of(shares()), {}, time.monotonic() + 60.0)
         found, _ = mortal.prices(time.monotonic() + 1.0)
-        mortal.ask_prices(model_of(shares()).programme, {}, time.monotonic() + 60.0)
+        mortal.ask_prices(programme_of(shares()), {}, time.monotonic() + 60.0)
         again, error = mortal.prices(time.monotonic() + 60.0)
     assert found == [] or found[0].cost == again[0].cost  # it may have been started again in time
     assert again
     assert error == ""
 
 
-NO_PRICES = """{"duals_0": b"", "holds_0": b"", "values_0": b""}"""
+NO_PRICES = """{"duals_0": b"", "holds_0": b""}"""
 
 
 @pytest.mark.parametrize(
@@ -116,7 +115,7 @@ NO_PRICES = """{"duals_0": b"", "holds_0": b"", "values_0": b""}"""
 def test_nonsense_is_not_believed(answer: str, said: str) -> None:
     with SolverChild(fake(f"question()\n{answer}\ntime.sleep(60)\n"), start_s=60.0) as liar:
         assert liar.wait(60.0)
-        liar.ask_prices(model_of(shares()).programme, {}, time.monotonic() + 60.0)
+        liar.ask_prices(programme_of(shares()), {}, time.monotonic() + 60.0)
         found, error = liar.prices(time.monotonic() + 60.0)
     assert found == []
     assert said in error
@@ -125,13 +124,13 @@ def test_nonsense_is_not_believed(answer: str, said: str) -> None:
 def test_a_late_answer_is_none() -> None:
     with SolverChild(fake("question()\ntime.sleep(60)\n"), start_s=60.0) as slow:
         assert slow.wait(60.0)
-        slow.ask_prices(model_of(shares()).programme, {}, time.monotonic() + 60.0)
+        slow.ask_prices(programme_of(shares()), {}, time.monotonic() + 60.0)
         assert slow.prices(time.monotonic() + 0.1) == ([], "")
 
 
 def test_a_question_behind_the_prices_does_not_lose_them(child: SolverChild) -> None:
     """The child solves the programme first; its frames come while the question is waited for."""
-    child.ask_prices(model_of(shares()).programme, {}, math.inf)
+    child.ask_prices(programme_of(shares()), {}, math.inf)
     assert child.solve(spec_of_two(), SolverParameters(), time.monotonic() + 60.0).objective == 2
     found, error = child.prices(0.0)
     assert found
