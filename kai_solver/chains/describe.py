@@ -47,15 +47,11 @@ class Group(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Description:
-    """The arrays, with what their pods (by number in the problem) and groups are.
-
-    ``units``: how many units of running pods could be disturbed at all, those that the arrays cannot say among them.
-    """
+    """The arrays, with what their pods (by number in the problem) and groups are."""
 
     problem: ChainProblem
     pods: IntArray
     groups: tuple[Group, ...]
-    units: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -306,7 +302,7 @@ class _Arrays:
             moves_limit=moves.per_cycle,
             moves_per_turn=moves.per_turn,
         )
-        return Description(arrays, self.pods, tuple(self.groups), len(self.pool.units))
+        return Description(arrays, self.pods, tuple(self.groups))
 
     # -- places ----------------------------------------------------------------------------------------------------
 

@@ -163,11 +163,6 @@ def compile_all() -> Path:
     return where
 
 
-def unload() -> None:
-    """Entries run as Python again."""
-    _compiled.clear()
-
-
 def _of_a_module(function: Callable[P, R]) -> Callable[P, R]:
     if function.__module__ not in MODULES:
         raise InternalError(f"{function.__module__} has a kernel, {function.__name__}, and is not in compiled.MODULES")
