@@ -59,6 +59,8 @@ def _yielding(context: Context, victim_search: VictimSearch, preemptor: Preempto
     gangs ask 1,500 binds) this takes 1.5%, and took 9% when each bind was asked for its places first (2026-11-23).
     """
     found: list[Admission] = []
+    if not any(admission.action is Action.ALLOCATE for admission in context.outcome.admissions):
+        return found
     action, gangs, places = victim_search.action, context.problem.gangs, context.state.places
     reclaimable = frozenset(victim_search.eligibility.reclaim_queues(preemptor)) if action is Action.RECLAIM else ()
     queues = {Action.RECLAIM: reclaimable, Action.PREEMPT: (preemptor.queue,)}.get(action)

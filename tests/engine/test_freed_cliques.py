@@ -5,6 +5,7 @@ who must go is a knapsack over whole gangs, which a table answers without any mo
 """
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -14,9 +15,7 @@ from kai_solver.engine import cycle
 from kai_solver.instances_io.bench_schema import CliquesDoc
 from kai_solver.lab.bench import generated
 from kai_solver.modelfiles import load_model
-from kai_solver.planstate.outcome import Outcome
 from kai_solver.search.refine import Refined, StageOptimizer
-from kai_solver.search.rights import Rights
 from kai_solver.units import UNLIMITED
 
 SIZES = {4: 0.3, 8: 0.4, 16: 0.3}
@@ -64,8 +63,8 @@ def test_neighbourhoods_are_not_asked_about_what_the_whole_model_proved(
     """Moves are told with a looser bound than the model's; asking about neighbourhoods all the same finds nothing."""
     refine = StageOptimizer.refine
 
-    def heard(self: StageOptimizer, outcome: Outcome, rights: Rights) -> Refined:
-        refined = refine(self, outcome, rights)
+    def heard(self: StageOptimizer, *of: Any) -> Refined:
+        refined = refine(self, *of)
         assert refined.is_least
         return replace(refined, is_least=is_least)
 

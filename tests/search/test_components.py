@@ -95,6 +95,8 @@ def planned(engine: Engine, cluster: Snapshot, *, apart: bool, fails: int = -1) 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(refine, "PARTED_FROM", 0)
         patch.setattr(refine, "components", split)
+        if fails >= 0:  # The bound by prices would hide it.
+            patch.setattr("kai_solver.engine.cycle._Run._ask_prices", lambda *_: None)
         patch.setattr(refine.StageOptimizer, "_search_part", hurried)
         plan = engine.cycle(cluster)
     assert not [note for note in plan.notes if "checker" in note]
@@ -111,7 +113,7 @@ def test_two_pools_with_queues_of_their_own_are_two_parts(engine: Engine) -> Non
     whole, _ = planned(engine, cluster, apart=False)
     assert parts == [2]
     assert told(ours) == told(whole)
-    assert all(stage.optimal for stage in ours.stages)
+    assert all(stage.optimal for stage in ours.stages if stage.name != "moved-work")  # Its bound is 0.
 
 
 def test_a_part_that_is_not_proven_leaves_the_other_its_bounds(engine: Engine) -> None:
