@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from importlib import import_module
 from typing import Any
 
 import pytest
@@ -96,7 +97,7 @@ def planned(engine: Engine, cluster: Snapshot, *, apart: bool, fails: int = -1) 
         patch.setattr(refine, "PARTED_FROM", 0)
         patch.setattr(refine, "components", split)
         if fails >= 0:  # The bound by prices would hide it.
-            patch.setattr("kai_solver.engine.cycle._Run._ask_prices", lambda *_: None)
+            patch.setattr(import_module("kai_solver.engine.cycle")._Run, "_ask_prices", lambda *_: None)
         patch.setattr(refine.StageOptimizer, "_search_part", hurried)
         plan = engine.cycle(cluster)
     assert not [note for note in plan.notes if "checker" in note]
