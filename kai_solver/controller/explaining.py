@@ -67,7 +67,7 @@ class Explaining:
         try:
             gang = find_gang(cycle.snapshot, name)
         except InputError as error:
-            return _said(404, str(error))
+            return _said(400 if error.problem.startswith("several") else 404, str(error))
         return Answer(200, orjson.dumps(self._explain(cycle, gang.key)), "application/json")
 
     def _explain(self, cycle: Cycle, gang: str) -> dict[str, object]:

@@ -138,6 +138,12 @@ def test_a_wrong_name_is_told(asked: Asked, query: str, status: int, words: str)
     assert asked.says(query) == (status, words)
 
 
+def test_several_gangs_that_a_name_could_mean_are_listed(asked: Asked) -> None:
+    status, words = asked.says("?pod=n/")
+    assert status == 400
+    assert words.startswith("several gangs begin with 'n/'. Choose one: n/")
+
+
 def test_pods_that_are_not_ours_are_told(asked: Asked) -> None:
     pod(asked.api, "theirs", scheduler="another")
     pod(asked.api, "done")
