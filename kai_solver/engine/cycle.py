@@ -20,7 +20,15 @@ from kai_solver.check.optional import installed_checks
 from kai_solver.domain import SEATING, Plan, Snapshot, SolverModel, Stage
 from kai_solver.engine.actions_run import ActionsRun, are_few_unknown, better, seconds_for_questions
 from kai_solver.engine.attempts import decided
-from kai_solver.engine.chains import CHAINS_SHARE, LEAST_BUILDS, Chains, is_for_chains, refuse_moves, without_moves
+from kai_solver.engine.chains import (
+    CHAINS_SHARE,
+    LEAST_BUILDS,
+    LEAST_CHAINS,
+    Chains,
+    is_for_chains,
+    refuse_moves,
+    without_moves,
+)
 from kai_solver.engine.counted import proven_by_count
 from kai_solver.engine.decided import Decided, notes_of, source_of, stage_failed, with_bound, with_proven
 from kai_solver.engine.first import FIRST_S, as_if_ended, is_worth_it
@@ -357,7 +365,7 @@ class _Run:
         """Ask once more, of the final state, why gangs wait; for a little while even where the budget has ended."""
         if child is None or not has_unknown(outcome) or self.should_stop():
             return
-        end_s = max(self.deadline_s, self.clock() + LEAST_PART * self.budget_s)
+        end_s = max(self.deadline_s, min(self.clock(), self.deadline_s) + LEAST_PART * self.budget_s)
         prove(outcome, self.model.actions, lambda: inf if self.model.search.deterministic else end_s - self.clock())
         self._phase("proofs")
 
@@ -398,10 +406,14 @@ class _Run:
         if child is None or not is_for_chains(outcome.state.problem, self.model) or self._is_least(outcome):
             return
 
-        def is_late() -> bool:
-            return not search.deterministic and self.clock() >= self.deadline_s - self.kept_s
-
         effect, left_s = None, self.deadline_s - self.clock() - self.kept_s
+        if not outcome.stopped:
+            left_s = max(left_s, LEAST_CHAINS * self.budget_s)
+        end_s = self.clock() + left_s
+
+        def is_late() -> bool:
+            return not search.deterministic and self.clock() >= end_s
+
         if search.deterministic or (left_s > LEAST_BUILDS * self.timing["build"] and not self.should_stop()):
             clock = None if search.deterministic else self.clock
             seconds = min(CHAINS_SHARE * left_s, left_s - self._kept_for_victims(outcome, left_s))
