@@ -54,7 +54,8 @@ Course = Annotated[
     typer.Option("--course", help="Draw plan and bound over the budgets that were measured, .svg or .png."),
 ]
 Beside = Annotated[
-    list[Path] | None, typer.Option("--beside", help="Stored runs of other versions that --course draws too.")
+    list[Path] | None,
+    typer.Option("--beside", help="Stored runs that --course draws too, each by the name of its file."),
 ]
 Table = Annotated[bool, typer.Option("--table", help="Print limits, and what CP-SAT adds to greedy, as Markdown.")]
 Record = Annotated[
@@ -129,7 +130,8 @@ def bench(
     done = read_stored(stored) if stored else of_today(_measure(jobs, clock, quiet))
     report(done.runs, sets, names, floor, as_csv=as_csv, as_json=as_json, as_table=table)
     if course is not None:
-        draw_course(course, sets, done, [read_stored(path) for path in beside_runs or ()], (names or ["default"])[0])
+        earlier = {path.stem: read_stored(path) for path in beside_runs or ()}
+        draw_course(course, sets, done, earlier, (names or ["default"])[0])
     kept = after(done, sets, save=save, before=before, plot=plot, aside=as_csv or as_json or table)
     if record is not None:
         record_in(record, done, sets[0], beside(names, floor), floor or GREEDY)

@@ -109,8 +109,8 @@ def after(
     return not any(verdict.is_over for verdict in found) and not late(runs)
 
 
-def draw_course(path: Path, sets: Sequence[BenchSet], done: Stored, earlier: Sequence[Stored], model: str) -> None:
-    """Draw what ``model`` reaches over time on the instances of the sets, this run after the ``earlier`` ones.
+def draw_course(path: Path, sets: Sequence[BenchSet], done: Stored, earlier: Mapping[str, Stored], model: str) -> None:
+    """Draw what ``model`` reaches over time on the instances of the sets, this run after the ``earlier`` ones by name.
 
     Raises
     ------
@@ -118,7 +118,7 @@ def draw_course(path: Path, sets: Sequence[BenchSet], done: Stored, earlier: Seq
         Nothing was measured, or matplotlib is not installed.
     """
     entries = [entry for bench_set in sets for entry in bench_set.doc.entries]
-    versions = {f"{run.version}, {run.date}": run for run in (*earlier, done)}
+    versions = {**earlier, done.date: done}
     courses = {
         entry.name: {said: course(run.runs, entry.name, model) for said, run in versions.items()} for entry in entries
     }
