@@ -292,10 +292,10 @@ def load_settings(file: Path | None = None, **flags: Any) -> ControllerSettings:
     except ValidationError as invalid:
         first = invalid.errors()[0]
         field = ".".join(str(part) for part in first["loc"])
-        known = sorted(_keys_of(ControllerSettings))
         if first["type"] != "extra_forbidden":
             cure = "controller --show-settings prints each key with what it is for"
             raise InputError(str(first["msg"]), file=str(file or ""), field=field, cure=cure) from None
+        known = sorted(_keys_of(ControllerSettings))
         like = nearest(field, known)
         cure = f"Did you mean {like}?" if like else f"Known keys: {', '.join(known)}"
         raise InputError("there is no such setting", file=str(file or ""), field=field, cure=cure) from None

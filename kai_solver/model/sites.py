@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from kai_solver.problem import Problem
 from kai_solver.problem.capacity import fitting
+from kai_solver.problem.node_groups import grouped, looks, sums
 from kai_solver.units import GPU, MILLI
 from kai_solver.units.shares import WHOLE, floor_milli
 
@@ -84,42 +85,20 @@ def fold(
     """
     shapes = tuple(sorted(shapes))
     free, device_free = np.maximum(free, 0), np.clip(device_free, 0, WHOLE)
-    looks = _looks(problem, shapes, partitions)
-    of_node = _identical([*looks, *free, *np.sort(device_free, axis=1).T])
+    columns = looks(problem, shapes, partitions)
+    of_node = grouped([*columns, *free, *np.sort(device_free, axis=1).T])
     if (int(of_node.max(initial=-1)) + 1) * len(shapes) > most_places:
-        of_node = _identical(looks)
+        of_node = grouped(columns)
     count = int(of_node.max(initial=-1)) + 1
     fits = [fitting(problem, free, device_free, shape) for shape in shapes]
-    most = np.array([_sums(fit, of_node, count) for fit in fits], dtype=np.int64).reshape(len(shapes), count)
+    most = np.array([sums(fit, of_node, count) for fit in fits], dtype=np.int64).reshape(len(shapes), count)
     rows = tuple(
         SiteRow(weight, capacity)
         for weight, offer in _row_parts(problem, free, device_free, shapes, of_node, count)
-        for capacity in (_sums(offer, of_node, count),)
+        for capacity in (sums(offer, of_node, count),)
         if ((weight * most).sum(axis=0) > capacity).any()
     )
     return Sites(shapes, of_node, most, rows)
-
-
-def _looks(problem: Problem, shapes: Sequence[int], partitions: Sequence[IntArray]) -> list[IntArray]:
-    """What tells nodes apart beside what is free: what they admit, how shares count there, and their domains."""
-    table = problem.shapes
-    bits = np.packbits([table.mask(shape) for shape in shapes], axis=0) if shapes else np.zeros((0, 0), np.uint8)
-    by_memory = [table.parts(shape) for shape in shapes if table.shapes[shape].gpu.memory_mib]
-    gpus = np.array([node.gpus for node in problem.nodes], dtype=np.int64)
-    return [gpus, *(row.astype(np.int64) for row in bits), *by_memory, *(p.astype(np.int64) for p in partitions)]
-
-
-def _identical(columns: Sequence[IntArray]) -> IntArray:
-    """(N,) group of each node: those that agree in all ``columns``."""
-    table = np.ascontiguousarray(np.stack(columns, axis=1).astype(np.int64))
-    group: dict[bytes, int] = {}
-    return np.array([group.setdefault(row.tobytes(), len(group)) for row in table], dtype=np.int64)
-
-
-def _sums(values: IntArray, of_node: IntArray, count: int) -> IntArray:
-    total = np.zeros(count, dtype=np.int64)
-    np.add.at(total, of_node, values)
-    return total
 
 
 def _row_parts(

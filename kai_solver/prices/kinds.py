@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from kai_solver.problem import Problem
 from kai_solver.problem.capacity import fitting
+from kai_solver.problem.node_groups import grouped, looks, sums
 from kai_solver.units import GPU
 from kai_solver.units.shares import WHOLE, floor_milli
 
@@ -69,12 +70,13 @@ def kinds_of(
     shapes = tuple(sorted(shapes))
     free, device_free = np.maximum(free, 0), np.clip(device_free, 0, WHOLE)
     fits = np.array([fitting(problem, free, device_free, shape) for shape in shapes]).reshape(len(shapes), -1)
-    looks = _looks(problem, shapes, partitions)
-    of_node = _identical([*looks, *free, *np.sort(device_free, axis=1).T])
+    columns = looks(problem, shapes, partitions)
+    columns += [problem.capacity[resource] for resource in range(len(problem.capacity)) if resource != GPU]
+    of_node = grouped([*columns, *free, *np.sort(device_free, axis=1).T])
     if (int(of_node.max(initial=-1)) + 1) * len(shapes) > MOST_PLACES:
-        of_node = _identical(looks)
+        of_node = grouped(columns)
     count = int(of_node.max(initial=-1)) + 1
-    most = np.array([_sums(fit, of_node, count) for fit in fits], dtype=np.int64).reshape(len(shapes), count)
+    most = np.array([sums(fit, of_node, count) for fit in fits], dtype=np.int64).reshape(len(shapes), count)
     specs = [problem.shapes.shapes[shape].gpu for shape in shapes]
     is_whole = (device_free >= WHOLE).sum(axis=1)
     milli = np.zeros(most.shape, dtype=np.int64)
@@ -84,34 +86,11 @@ def kinds_of(
         shapes,
         of_node,
         most,
-        np.array([_sums(row, of_node, count) for row in free]),
-        {size: _sums(is_whole // size, of_node, count) for size in {s.devices for s in specs if s.is_whole}},
+        np.array([sums(row, of_node, count) for row in free]),
+        {size: sums(is_whole // size, of_node, count) for size in {s.devices for s in specs if s.is_whole}},
         milli,
         _levels(floor_milli(device_free), of_node, count),
     )
-
-
-def _looks(problem: Problem, shapes: Sequence[int], partitions: Sequence[Ints]) -> list[Ints]:
-    """What tells nodes apart beside what is free: what they admit, how shares count there, and their domains."""
-    table = problem.shapes
-    bits = np.packbits([table.mask(shape) for shape in shapes], axis=0) if shapes else np.zeros((0, 0), np.uint8)
-    by_memory = [table.parts(shape) for shape in shapes if table.shapes[shape].gpu.memory_mib]
-    node = [np.array([node.gpus for node in problem.nodes], dtype=np.int64)]
-    node += [problem.capacity[resource] for resource in range(len(problem.capacity)) if resource != GPU]
-    return [*node, *(row.astype(np.int64) for row in bits), *by_memory, *(p.astype(np.int64) for p in partitions)]
-
-
-def _identical(columns: Sequence[Ints]) -> Ints:
-    """(N,) group of each node: those that agree in all ``columns``."""
-    table = np.ascontiguousarray(np.stack(columns, axis=1).astype(np.int64))
-    group: dict[bytes, int] = {}
-    return np.array([group.setdefault(row.tobytes(), len(group)) for row in table], dtype=np.int64)
-
-
-def _sums(values: Ints, of_node: Ints, count: int) -> Ints:
-    total = np.zeros(count, dtype=np.int64)
-    np.add.at(total, of_node, values)
-    return total
 
 
 def _levels(milli: Ints, of_node: Ints, count: int) -> tuple[tuple[tuple[int, int], ...], ...]:
