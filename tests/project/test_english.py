@@ -32,6 +32,7 @@ def prose(text: str) -> Iterator[str]:
     text = re.sub(r"^```.*?^```", "", text, flags=re.DOTALL | re.MULTILINE)
     text = re.sub(r"!?\[([^\]]*)\]\([^)]*\)", r"\1", text)
     text = re.sub(r"`[^`\n]*`", "CODE", text)
+    text = re.sub(r"^.+\n: {3}", "", text, flags=re.MULTILINE)  # a term stands before its definition
     for block in re.split(r"\n\s*\n", text):
         if block.lstrip().startswith("#"):
             continue
@@ -46,7 +47,7 @@ def sentences(text: str) -> Iterator[list[str]]:
     """Words of each sentence; cells of tables that are none, and other scraps of fewer than six words, left out."""
     for paragraph in prose(text):
         flat = ABBREVIATIONS.sub(lambda found: found[0].replace(".", ""), paragraph)
-        for sentence in re.split(r"(?<=[.!?])\s+(?=[A-Z(*`\"\d])", flat):
+        for sentence in re.split(r"(?:(?<=[.!?])|(?<=[.!?][*\")]))\s+(?=[A-Z(*`\"\d]|\w+\()", flat):
             words = re.findall(r"[\w'’/-]+", sentence)
             if len(words) >= 6:
                 yield words
