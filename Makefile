@@ -11,6 +11,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 OUT ?= out
 
+MONDAY := instances/monday-morning.yaml
 OPENB := instances/openb/seed42-102.yaml
 KAI_SNAPSHOT := instances/kai-snapshots/before-reclaim.zip
 SETS := instances/bench/sets
@@ -42,12 +43,15 @@ $(STAMP): requirements/dev.txt pyproject.toml
 kernels: $(STAMP)
 	$(BIN)/kai-solver compile
 
-run: kernels ## Solve the openb cluster (1,213 nodes) and a running KAI's snapshot, plans go to out/; then the controller at work for 20 s
-	@mkdir -p $(OUT)
-	$(BIN)/kai-solver solve $(OPENB) --model default --output $(OUT)/openb.plan.json
-	$(BIN)/kai-solver validate $(OPENB) $(OUT)/openb.plan.json
-	$(BIN)/kai-solver solve $(KAI_SNAPSHOT) --model default --output $(OUT)/before-reclaim.plan.json
-	$(BIN)/kai-solver validate $(KAI_SNAPSHOT) $(OUT)/before-reclaim.plan.json
+run: kernels ## What it does, in under a minute: greedy and CP-SAT side by side, a running KAI's snapshot, openb, the controller at work
+	@printf '\n1 of 4: teams come back on Monday morning. Greedy alone, and with CP-SAT (plans go to $(OUT)/)\n\n'
+	$(BIN)/kai-solver compare $(MONDAY) --quiet --plans $(OUT)/monday-morning
+	$(BIN)/kai-solver validate $(MONDAY) $(OUT)/monday-morning/default.plan.json
+	@printf '\n2 of 4: the snapshot of a running KAI\n\n'
+	$(BIN)/kai-solver solve $(KAI_SNAPSHOT) --quiet --output $(OUT)/before-reclaim.plan.json
+	@printf '\n3 of 4: openb, the trace of a cluster of 1,213 unequal nodes with 8,487 gangs\n\n'
+	$(BIN)/kai-solver compare $(OPENB) --quiet --budget 5s --plans $(OUT)/openb
+	@printf '\n4 of 4: the controller at work on a cluster in memory, for 20 s\n\n'
 	$(BIN)/kai-solver controller --embedded --for 20
 
 lint: style types ## Format, style, types and layers

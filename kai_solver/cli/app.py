@@ -5,6 +5,7 @@ from typing import Annotated
 import typer
 
 from kai_solver.cli.bench import bench
+from kai_solver.cli.compare import compare
 from kai_solver.cli.compile import compile_kernels
 from kai_solver.cli.conformance import conformance
 from kai_solver.cli.controller import controller
@@ -30,6 +31,7 @@ An INSTANCE is a file or folder: the project's own JSON or YAML (optionally .zst
 Examples:
   kai-solver solve snapshot.zip                     what would be bound, moved, evicted, and why the rest waits
   kai-solver solve cluster.yaml --budget 5s --output plan.json
+  kai-solver compare cluster.yaml                   two models side by side, and which gangs fare differently
   kai-solver validate cluster.yaml plan.json        judge a plan by the rules
   kai-solver explain snapshot.zip team-a/train-7    why this gang is pending
   kai-solver fairshare snapshot.zip                 the queue tree: quota, request, fair share, allocation
@@ -67,6 +69,7 @@ def root(
 
 
 app.command("solve", short_help="Decide one cycle of a cluster.")(solve)
+app.command("compare", short_help="Solve with several models and show what differs.")(compare)
 app.command("validate", short_help="Judge a plan, or an instance alone.")(validate)
 app.command("explain", short_help="Say why a gang is pending.")(explain)
 app.command("fairshare", short_help="Show the queue tree in numbers.")(fairshare)

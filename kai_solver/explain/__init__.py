@@ -1,6 +1,7 @@
 """Why: pending gangs, lost places, and the queues in numbers. Presents what a plan holds; decides nothing."""
 
 from kai_solver.explain.aftermath import carried_out
+from kai_solver.explain.comparison import Difference, PlanFigures, differences, plan_figures
 from kai_solver.explain.cures import Cure, cures
 from kai_solver.explain.domain_lines import DomainLine, domain_lines
 from kai_solver.explain.easing import eased
@@ -12,6 +13,7 @@ from kai_solver.explain.queue_lines import fair_share_lines, queue_line
 
 __all__ = [
     "Cure",
+    "Difference",
     "DomainLine",
     "Explainer",
     "Explanation",
@@ -19,15 +21,18 @@ __all__ = [
     "GpuBoards",
     "Holder",
     "NodeReason",
+    "PlanFigures",
     "PodFit",
     "QueueLine",
     "carried_out",
     "cures",
+    "differences",
     "domain_lines",
     "eased",
     "explain_gang",
     "fair_share_lines",
     "find_gang",
+    "plan_figures",
     "queue_line",
     "short_name",
 ]
