@@ -9,7 +9,7 @@
 {{- end -}}
 {{- end -}}
 
-{{/* Name of cluster-wide objects: two releases of one name in two namespaces must not meet. */}}
+{{/* Name of cluster-wide objects: two releases of one name in two namespaces must not collide. */}}
 {{- define "kai-solver.clusterName" -}}
 {{- if eq .Release.Namespace (include "kai-solver.fullname" .) -}}
 {{- include "kai-solver.fullname" . -}}
@@ -76,7 +76,7 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | quote }}
 {{- $found | uniq | join "', '" -}}
 {{- end -}}
 
-{{/* Whether nothing may be changed: all shards only look on. */}}
+{{/* Not empty if any shard may change something; empty if all shards observe only (dry_run). */}}
 {{- define "kai-solver.acts" -}}
 {{- range .Values.shards -}}
 {{- $stated := .settings | default dict -}}
@@ -84,7 +84,7 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | quote }}
 {{- end -}}
 {{- end -}}
 
-{{/* Whether any shard groups pods itself, and so has to know who made them. */}}
+{{/* Whether any shard groups pods itself, and so needs their owners. */}}
 {{- define "kai-solver.groups" -}}
 {{- range .Values.shards -}}
 {{- $stated := mergeOverwrite (deepCopy $.Values.settings) (.settings | default dict) -}}
@@ -133,7 +133,7 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | quote }}
 {{- regexReplaceAll "\\bkai_" .text (printf "%s_" .root.Values.settings.metrics_namespace) -}}
 {{- end -}}
 
-{{/* Whether the admission webhook is served: it is enabled, and not everybody only looks on. */}}
+{{/* Whether the admission webhook is served: it is enabled, and at least one shard does more than observe. */}}
 {{- define "kai-solver.admits" -}}
 {{- if and .Values.settings.admission.enabled (include "kai-solver.acts" .) -}}yes{{- end -}}
 {{- end -}}
@@ -147,7 +147,7 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | quote }}
 {{- $names | uniq | join ", " -}}
 {{- end -}}
 
-{{/* Whether an object is not there, or is this release's. Call with a dict of root and found. */}}
+{{/* Whether an object does not exist, or is this release's. Call with a dict of root and found. */}}
 {{- define "kai-solver.mayOwn" -}}
 {{- $notes := dig "metadata" "annotations" dict .found -}}
 {{- $owner := printf "%s/%s" (get $notes "meta.helm.sh/release-namespace") (get $notes "meta.helm.sh/release-name") -}}
