@@ -20,6 +20,7 @@ from kai_solver.cli.models import models
 from kai_solver.cli.simulate import simulate
 from kai_solver.cli.solve import solve
 from kai_solver.cli.topology import topology
+from kai_solver.cli.usage import Command, Group
 from kai_solver.cli.validate import validate
 
 HELP = """Schedule gangs of GPU pods as the KAI Scheduler does, by constraint optimisation.
@@ -32,22 +33,23 @@ Examples:
   kai-solver solve snapshot.zip                     what would be bound, moved, evicted, and why the rest waits
   kai-solver solve cluster.yaml --budget 5s --output plan.json
   kai-solver compare cluster.yaml                   two models side by side, and which gangs fare differently
-  kai-solver validate cluster.yaml plan.json        judge a plan by the rules
+  kai-solver validate cluster.yaml --plan plan.json judge a plan by the rules
   kai-solver explain snapshot.zip team-a/train-7    why this gang is pending
   kai-solver fairshare snapshot.zip                 the queue tree: quota, request, fair share, allocation
   kai-solver topology cluster.yaml --plot racks.svg racks, blocks and cliques, and what is free in them
   kai-solver convert snapshot.zip cluster.json --anonymize
-  kai-solver devices --product dgx1-v100-8 --free 0-5 --count 4    which GPUs of a node, by their links
+  kai-solver devices --product dgx1-v100-8 --free 0-5 --count 4
 
 """
 
 app = typer.Typer(
+    cls=Group,
     help=HELP + EXIT_CODES_HELP,
     rich_markup_mode=None,
     no_args_is_help=True,
     add_completion=True,
     pretty_exceptions_enable=False,
-    context_settings={"help_option_names": ["-h", "--help"]},
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
 )
 
 
@@ -68,19 +70,19 @@ def root(
     """Hold the options before the command."""
 
 
-app.command("solve", short_help="Decide one cycle of a cluster.")(solve)
-app.command("compare", short_help="Solve with several models and show what differs.")(compare)
-app.command("validate", short_help="Judge a plan, or an instance alone.")(validate)
-app.command("explain", short_help="Say why a gang is pending.")(explain)
-app.command("fairshare", short_help="Show the queue tree in numbers.")(fairshare)
-app.command("topology", short_help="Show racks, blocks and cliques with what is free.")(topology)
-app.command("convert", short_help="Write an instance in another form.")(convert)
-app.command("devices", short_help="Choose GPUs of a node by their links.")(devices)
-app.command("controller", short_help="Schedule a Kubernetes cluster.")(controller)
-app.command("compile", short_help="Compile what decides large clusters.")(compile_kernels)
-app.command("conformance", short_help="Run behaviour cases.")(conformance)
-app.command("simulate", short_help="Replay a workload in simulated time.")(simulate)
-experiment.command("nvlink")(nvlink)
+app.command("solve", cls=Command, short_help="Decide one cycle of a cluster.")(solve)
+app.command("compare", cls=Command, short_help="Solve with several models and show what differs.")(compare)
+app.command("validate", cls=Command, short_help="Judge a plan, or an instance alone.")(validate)
+app.command("explain", cls=Command, short_help="Say why a gang is pending.")(explain)
+app.command("fairshare", cls=Command, short_help="Show the queue tree in numbers.")(fairshare)
+app.command("topology", cls=Command, short_help="Show racks, blocks and cliques with what is free.")(topology)
+app.command("convert", cls=Command, short_help="Write an instance in another form.")(convert)
+app.command("devices", cls=Command, short_help="Choose GPUs of a node by their links.")(devices)
+app.command("controller", cls=Command, short_help="Schedule a Kubernetes cluster.")(controller)
+app.command("compile", cls=Command, short_help="Compile what decides large clusters.")(compile_kernels)
+app.command("conformance", cls=Command, short_help="Run behaviour cases.")(conformance)
+app.command("simulate", cls=Command, short_help="Replay a workload in simulated time.")(simulate)
+experiment.command("nvlink", cls=Command)(nvlink)
 app.add_typer(experiment, name="experiment", short_help="Run experiments against published baselines.")
-app.command("bench", short_help="Measure models on instances.")(bench)
+app.command("bench", cls=Command, short_help="Measure models on instances.")(bench)
 app.add_typer(models, name="models", short_help="List and show solver models.")

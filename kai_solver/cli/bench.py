@@ -25,48 +25,75 @@ class ClockName(Enum):
     CPU = "cpu"
 
 
-Paths = Annotated[list[Path], typer.Argument(help="Instances, folders of them, or benchmark sets.")]
+Paths = Annotated[list[Path], typer.Argument(metavar="PATH", help="Instances, folders of them, or benchmark sets.")]
 Models = Annotated[
-    str | None, typer.Option("--models", help="Models to compare, like default,fast; default: default, or the set's.")
+    str | None,
+    typer.Option(
+        "--models", metavar="LIST", help="Models to compare, like default,fast; default: default, or the set's."
+    ),
 ]
 Against = Annotated[
-    str | None, typer.Option("--against", help="Model that the others are compared with; default: greedy-only.")
+    str | None,
+    typer.Option("--against", metavar="NAME", help="Model that the others are compared with; default: greedy-only."),
 ]
-Seeds = Annotated[str, typer.Option("--seeds", help="One seed, a list 1,2,3 or a range 1..5.")]
+Seeds = Annotated[str, typer.Option("--seeds", metavar="SEEDS", help="One seed, a list 1,2,3 or a range 1..5.")]
 Cold = Annotated[bool, typer.Option("--cold", help="Time the whole process as well, once a seed.")]
 CheckPeers = Annotated[
     bool, typer.Option("--check-peers", help="Exit with 1 when a recorded outcome of KAI is better than ours.")
 ]
 AsCsv = Annotated[bool, typer.Option("--csv", help="Print one CSV line a run.")]
 ByClock = Annotated[
-    ClockName, typer.Option("--clock", help="cpu: budgets and times in CPU seconds, for a machine that others use.")
+    ClockName,
+    typer.Option(
+        "--clock",
+        metavar="CLOCK",
+        help="wall or cpu. cpu: budgets and times in CPU seconds, for a machine that others use.",
+    ),
 ]
-Only = Annotated[str | None, typer.Option("--only", help="Entries of the set to measure, like loaded-500,loaded-1000.")]
+Only = Annotated[
+    str | None,
+    typer.Option("--only", metavar="LIST", help="Entries of the set to measure, like loaded-500,loaded-1000."),
+]
 Check = Annotated[bool, typer.Option("--check", help="Exit with 1 when a limit of the set is not kept.")]
-Save = Annotated[Path | None, typer.Option("--save", help="Store the run in this JSON file.")]
-Compare = Annotated[Path | None, typer.Option("--compare", help="Say what got worse and better since this stored run.")]
-Stored = Annotated[
-    Path | None, typer.Option("--from", help="Print what this stored run measured, and measure nothing.")
+Save = Annotated[Path | None, typer.Option("--save", metavar="FILE", help="Store the run in this JSON file.")]
+Compare = Annotated[
+    Path | None, typer.Option("--compare", metavar="FILE", help="Say what got worse and better since this stored run.")
 ]
-Plot = Annotated[Path | None, typer.Option("--plot", help="Draw the set's times over nodes, .svg or .png.")]
+Stored = Annotated[
+    Path | None,
+    typer.Option("--from", metavar="FILE", help="Print what this stored run measured, and measure nothing."),
+]
+Plot = Annotated[
+    Path | None, typer.Option("--plot", metavar="FILE", help="Draw the set's times over nodes, .svg or .png.")
+]
 Course = Annotated[
     Path | None,
-    typer.Option("--course", help="Draw plan and bound over the budgets that were measured, .svg or .png."),
+    typer.Option(
+        "--course", metavar="FILE", help="Draw plan and bound over the budgets that were measured, .svg or .png."
+    ),
 ]
 Beside = Annotated[
     list[Path] | None,
-    typer.Option("--beside", help="Stored runs that --course draws too, each by the name of its file."),
+    typer.Option("--beside", metavar="FILE", help="Stored runs that --course draws too, each by the name of its file."),
 ]
 Table = Annotated[bool, typer.Option("--table", help="Print limits, and what CP-SAT adds to greedy, as Markdown.")]
 Record = Annotated[
     Path | None,
-    typer.Option("--record", help="Write the figures into the set and, between its marks, into this Markdown page."),
+    typer.Option(
+        "--record",
+        metavar="PAGE",
+        help="Write the figures into the set and, between its marks, into this Markdown page.",
+    ),
 ]
 Generate = Annotated[
-    str | None, typer.Option("--generate", help="Write this entry of the set as an instance, and measure nothing.")
+    str | None,
+    typer.Option("--generate", metavar="NAME", help="Write this entry of the set as an instance, and measure nothing."),
 ]
 Output = Annotated[
-    Path | None, typer.Option("--output", help="Where --generate writes: .json, .json.zst, or .zip: a KAI snapshot.")
+    Path | None,
+    typer.Option(
+        "--output", "-o", metavar="FILE", help="Where --generate writes: .json, .json.zst, or .zip: a KAI snapshot."
+    ),
 ]
 
 

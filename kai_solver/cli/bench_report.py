@@ -6,11 +6,10 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
 
-import orjson
-import typer
 from rich.console import Console
 
 from kai_solver.cli.console import heading, line, open_console, table
+from kai_solver.cli.documents import deliver, document
 from kai_solver.lab.bench import Row, Run, paired, rows_of, short_name
 
 COLUMNS = ("instance", "model", "decide", "ratio", "cold", "memory", "placed", "evicted", "moved", "pending", "proven")
@@ -80,13 +79,13 @@ def _print_peers(console: Console, runs: Sequence[Run]) -> None:
 def print_json(runs: Sequence[Run], reference: str) -> None:
     """Rows, pairs and runs."""
     rows = rows_of(runs, reference)
-    document = {
+    members = {
         "reference": reference,
         "rows": [asdict(row) for row in rows],
         "paired": [asdict(pair) for pair in paired(rows, reference)],
         "runs": [_run_document(run) for run in runs],
     }
-    typer.echo(orjson.dumps(document, option=orjson.OPT_INDENT_2).decode())
+    deliver(document("bench-report", members), as_json=True, output=None)
 
 
 def print_csv(runs: Sequence[Run]) -> None:

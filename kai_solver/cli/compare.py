@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from kai_solver.cli.exits import Exit, complain, guarded
-from kai_solver.cli.options import AsJson, Budget, Full, Instance, Limit, Quiet, Seed
+from kai_solver.cli.options import AsJson, Budget, Full, InputLimit, Instance, Output, Quiet, Seed
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -33,7 +33,8 @@ def compare(
     budget: Budget = None,
     plans: Plans = None,
     seed: Seed = 0,
-    limit: Limit = None,
+    input_limit: InputLimit = None,
+    output: Output = None,
     as_json: AsJson = False,
     full: Full = False,
     quiet: Quiet = False,
@@ -48,6 +49,7 @@ def compare(
       kai-solver compare cluster.yaml
       kai-solver compare snapshot.zip --models default,my-model.toml --budget 5s --plans plans
     """
+    from kai_solver.cli.documents import deliver, document
     from kai_solver.cli.inputs import read_request
     from kai_solver.cli.interrupt import stopping_on_interrupt
     from kai_solver.cli.solve import decide
@@ -55,7 +57,7 @@ def compare(
     chosen = _load(models)
     if plans is not None:
         _make_folder(plans)
-    request = read_request(instance, chosen[0], budget, None, limit, is_own_first=False)
+    request = read_request(instance, chosen[0], budget, None, input_limit, is_own_first=False)
     found: list[Plan] = []
     with stopping_on_interrupt() as stop:
         for model in chosen:
@@ -68,12 +70,8 @@ def compare(
 
         for name, plan in zip(names, found, strict=True):
             write_plan(plan, plans / f"{name}.plan.json")
-    if as_json:
-        import orjson
-
-        result = _document(request.loaded.snapshot, instance.name, names, found)
-        typer.echo(orjson.dumps(result, option=orjson.OPT_INDENT_2).decode())
-    else:
+    result = document("comparison", _members(request.loaded.snapshot, instance.name, names, found))
+    if deliver(result, as_json=as_json, output=output):
         _print(request.loaded.snapshot, instance.name, names, found, full=full)
     if interrupted:
         complain("interrupted; these are the best plans so far")
@@ -101,11 +99,10 @@ def _make_folder(folder: Path) -> None:
         raise InputError(problem, field="--plans", file=str(folder), cure="Name a writable place") from error
 
 
-def _document(snapshot: "Snapshot", name: str, models: Sequence[str], plans: "Sequence[Plan]") -> dict[str, Any]:
+def _members(snapshot: "Snapshot", name: str, models: Sequence[str], plans: "Sequence[Plan]") -> dict[str, Any]:
     from kai_solver.explain import differences, plan_figures
 
     return {
-        "format": "kai-comparison/v1",
         "instance": snapshot.name or name,
         "models": [
             {"model": model, "decide_s": plan.timing_s.get("decide", 0.0), **asdict(plan_figures(plan))}

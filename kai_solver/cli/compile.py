@@ -6,6 +6,7 @@ from typing import Annotated
 import typer
 
 from kai_solver.cli.exits import Exit, guarded
+from kai_solver.cli.options import AsJson, Output, Quiet
 
 
 @guarded
@@ -14,6 +15,9 @@ def compile_kernels(
         bool, typer.Option("--check", help="Only say whether they are compiled; exit code 1 where they are not.")
     ] = False,
     again: Annotated[bool, typer.Option("--again", help="Compile also where that was done before.")] = False,
+    output: Output = None,
+    as_json: AsJson = False,
+    quiet: Quiet = False,
 ) -> Exit:
     """Compile the kernels that decide large clusters to machine code, and keep them in a file.
 
@@ -31,15 +35,18 @@ def compile_kernels(
     Exit code 1: with --check, they are not compiled.
     """
     from kai_solver import compiled
+    from kai_solver.cli.documents import deliver, document
 
-    where = compiled.file()
-    if compiled.is_cached() and not again:
-        typer.echo(f"compiled before: {where}")
-        return Exit.FINE
-    if check:
-        typer.echo(f"not compiled: there is no {where}, or it is not whole")
-        return Exit.FINDINGS
-    began_s = time.perf_counter()
-    compiled.compile_all()
-    typer.echo(f"compiled in {time.perf_counter() - began_s:.1f} s: {where}")
-    return Exit.FINE
+    where, was_there, took_s = compiled.file(), compiled.is_cached(), 0.0
+    if not check and (again or not was_there):
+        began_s = time.perf_counter()
+        compiled.compile_all()
+        took_s = time.perf_counter() - began_s
+    is_there = was_there or not check
+    members = {"compiled": is_there, "file": str(where), "seconds": round(took_s, 3)}
+    if deliver(document("compilation", members), as_json=as_json, output=output) and not quiet:
+        if not is_there:
+            typer.echo(f"not compiled: there is no {where}, or it is not whole")
+        else:
+            typer.echo(f"compiled in {took_s:.1f} s: {where}" if took_s else f"compiled before: {where}")
+    return Exit.FINE if is_there else Exit.FINDINGS

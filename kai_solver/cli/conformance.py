@@ -4,12 +4,12 @@ import os
 import sys
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from kai_solver.cli.exits import Exit, guarded
-from kai_solver.cli.options import AsJson, Budget, Model, Seed
+from kai_solver.cli.options import AsJson, Budget, Model, Output, Quiet, Seed
 
 if TYPE_CHECKING:
     from kai_solver.lab.conformance import CaseResult
@@ -17,14 +17,19 @@ if TYPE_CHECKING:
 
 @guarded
 def conformance(
-    directory: Annotated[Path, typer.Argument(help="Folder of case files (searched below as well), or one case.")],
+    directory: Annotated[
+        Path, typer.Argument(metavar="FOLDER", help="Folder of case files (searched below as well), or one case.")
+    ],
     model: Model = "default",
     budget: Budget = None,
     seed: Seed = 0,
     processes: Annotated[
-        int | None, typer.Option("--processes", "-p", min=1, help="Cases run at a time; default: half the cores.")
+        int | None,
+        typer.Option("--processes", "-p", metavar="N", min=1, help="Cases run at a time; default: half the cores."),
     ] = None,
+    output: Output = None,
     as_json: AsJson = False,
+    quiet: Quiet = False,
     verbose: Annotated[
         bool, typer.Option("--verbose", "-v", help="Print every difference, and what a case says of KAI and of us.")
     ] = False,
@@ -43,6 +48,7 @@ def conformance(
       kai-solver conformance instances/cases --model greedy-only --json
       kai-solver conformance instances/behaviour/victims -v
     """
+    from kai_solver.cli.documents import deliver, document
     from kai_solver.cli.inputs import parse_budget_s
     from kai_solver.lab.conformance import find_cases, run_suite
     from kai_solver.lab.conformance.deciding import WIDE_S, open_decider
@@ -54,13 +60,11 @@ def conformance(
     results = []
     for result in run_suite(paths, decider, root=directory, processes=processes or _half_the_cores()):
         results.append(result)
-        if as_json:
-            _tell(len(results), len(paths))
-        else:
+        if not as_json:
             typer.echo(_words(result, verbose))
-    if as_json:
-        _print_json(results, chosen.name)
-    else:
+        elif not quiet:
+            _tell(len(results), len(paths))
+    if deliver(document("conformance", _members(results, chosen.name)), as_json=as_json, output=output):
         typer.echo(_totals(results))
     return Exit.FINDINGS if any(result.verdict.kind == "different" for result in results) else Exit.FINE
 
@@ -99,12 +103,10 @@ def _totals(results: "list[CaseResult]") -> str:
     return f"{len(results)} cases: {counts}"
 
 
-def _print_json(results: "list[CaseResult]", model: str) -> None:
-    import orjson
-
+def _members(results: "list[CaseResult]", model: str) -> dict[str, Any]:
     from kai_solver.lab.conformance import totals
 
-    document = {
+    return {
         "model": model,
         "cases": [
             {
@@ -122,4 +124,3 @@ def _print_json(results: "list[CaseResult]", model: str) -> None:
         ],
         "totals": totals(results),
     }
-    typer.echo(orjson.dumps(document, option=orjson.OPT_INDENT_2).decode())

@@ -15,27 +15,39 @@ if TYPE_CHECKING:
 def controller(
     config: Annotated[
         Path | None,
-        typer.Option("--config", help="Settings file, YAML; every key has a default (see --show-settings)."),
+        typer.Option(
+            "--config", metavar="FILE", help="Settings file, YAML; every key has a default (see --show-settings)."
+        ),
     ] = None,
     kubeconfig: Annotated[
-        str | None, typer.Option(help="File of the cluster's address; none: the pod's account.")
+        str | None,
+        typer.Option("--kubeconfig", metavar="FILE", help="File of the cluster's address; none: the pod's account."),
     ] = None,
-    context: Annotated[str | None, typer.Option(help="Context in the kubeconfig.")] = None,
-    scheduler_name: Annotated[str | None, typer.Option(help="Pods with this schedulerName are ours.")] = None,
-    node_pool: Annotated[str | None, typer.Option(help="Value of the node pool label of our nodes and queues.")] = None,
-    model: Annotated[str | None, typer.Option(help="Solver model: a name or a TOML file.")] = None,
+    context: Annotated[str | None, typer.Option("--context", metavar="NAME", help="Context in the kubeconfig.")] = None,
+    scheduler_name: Annotated[
+        str | None, typer.Option("--scheduler-name", metavar="NAME", help="Pods with this schedulerName are ours.")
+    ] = None,
+    node_pool: Annotated[
+        str | None,
+        typer.Option("--node-pool", metavar="NAME", help="Value of the node pool label of our nodes and queues."),
+    ] = None,
+    model: Annotated[
+        str | None, typer.Option("--model", metavar="NAME", help="Solver model: a name or a TOML file.")
+    ] = None,
     dry_run: Annotated[
         bool | None, typer.Option("--dry-run", help="Decide and report, change nothing: beside another scheduler.")
     ] = None,
-    log_format: Annotated[str | None, typer.Option(help="json or console.")] = None,
+    log_format: Annotated[str | None, typer.Option("--log-format", metavar="FORM", help="json or console.")] = None,
     embedded: Annotated[
         bool,
         typer.Option("--embedded", help="Schedule a cluster in memory, with work that comes and goes: a first look."),
     ] = False,
     seconds: Annotated[
-        float | None, typer.Option("--for", min=0.1, help="End after so many seconds; none: when interrupted.")
+        float | None,
+        typer.Option("--for", metavar="SECONDS", min=0.1, help="End after so many seconds; none: when interrupted."),
     ] = None,
     show_settings: Annotated[bool, typer.Option("--show-settings", help="Print all settings and end.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="With --show-settings: JSON instead of YAML.")] = False,
 ) -> Exit:
     """Schedule a Kubernetes cluster: watch it, decide, bind, move, evict.
 
@@ -49,6 +61,7 @@ def controller(
       kai-solver controller --config settings.yaml
       kai-solver controller --show-settings > settings.yaml
     """
+    from kai_solver.cli.documents import deliver, document
     from kai_solver.controller.settings import load_settings, settings_text
 
     settings = load_settings(
@@ -62,7 +75,8 @@ def controller(
         log_format=log_format,
     )
     if show_settings:
-        typer.echo(settings_text(settings), nl=False)
+        if deliver(document("settings", settings.model_dump(mode="json")), as_json=as_json, output=None):
+            typer.echo(settings_text(settings), nl=False)
         return Exit.FINE
     return _run(settings, embedded, seconds)
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from kai_solver.cli.exits import Exit, complain, guarded
-from kai_solver.cli.options import Instance, Limit
+from kai_solver.cli.options import AsJson, InputLimit, Instance, Quiet
 
 if TYPE_CHECKING:
     from kai_solver.domain import Snapshot
@@ -29,11 +29,20 @@ class Form(Enum):
 @guarded
 def convert(
     instance: Instance,
-    output: Annotated[Path, typer.Argument(help="File to write: .json, .yaml (both also .zst), or .zip.")],
-    to: Annotated[Form | None, typer.Option("--to", help="Form; default: snapshot for .zip, else native.")] = None,
+    output: Annotated[
+        Path, typer.Argument(metavar="OUTPUT", help="File to write: .json, .yaml (both also .zst), or .zip.")
+    ],
+    to: Annotated[
+        Form | None,
+        typer.Option(
+            "--to", metavar="FORM", help="native, snapshot or kubernetes; default: snapshot for .zip, else native."
+        ),
+    ] = None,
     anonymize: Annotated[bool, typer.Option("--anonymize", help="Replace every name by a hash.")] = False,
     force: Annotated[bool, typer.Option("--force", help="Replace the output where it exists.")] = False,
-    limit: Limit = None,
+    input_limit: InputLimit = None,
+    as_json: AsJson = False,
+    quiet: Quiet = False,
 ) -> Exit:
     """Write an instance in another form; nothing that the scheduler uses is lost.
 
@@ -45,19 +54,23 @@ def convert(
       kai-solver convert cluster.yaml snapshot.zip --anonymize
       kai-solver convert case.json objects.yaml --to kubernetes
     """
+    from kai_solver.cli.documents import deliver, document
     from kai_solver.cli.inputs import parse_limits
     from kai_solver.cli.planfiles import write_bytes
     from kai_solver.instances_io import load_instance
     from kai_solver.instances_io.anonymize import anonymize as hash_names
 
     _check_output(output, force=force)
-    snapshot = load_instance(instance, limits=parse_limits(limit)).snapshot
-    for notice in snapshot.notices:
+    snapshot = load_instance(instance, limits=parse_limits(input_limit)).snapshot
+    for notice in () if quiet else snapshot.notices:
         complain(f"{notice.kind}: {notice.object}: {notice.text}")
     if anonymize:
         snapshot = hash_names(snapshot)
     form = to or (Form.SNAPSHOT if output.suffix == ".zip" else Form.NATIVE)
-    write_bytes(_content(snapshot, form, output), output)
+    write_bytes(_content(snapshot, form, output, quiet=quiet), output)
+    notices = [{"kind": notice.kind, "object": notice.object, "text": notice.text} for notice in snapshot.notices]
+    members = {"output": str(output), "form": form.value, "anonymized": anonymize, "notices": notices}
+    deliver(document("conversion", members), as_json=as_json, output=None)
     return Exit.FINE
 
 
@@ -74,7 +87,7 @@ def _check_output(output: Path, *, force: bool) -> None:
         raise InputError("exists", file=str(output), cure="Name another file, or replace this one with --force")
 
 
-def _content(snapshot: "Snapshot", form: Form, output: Path) -> bytes:
+def _content(snapshot: "Snapshot", form: Form, output: Path, *, quiet: bool) -> bytes:
     if form is Form.NATIVE:
         from kai_solver.instances_io import native_from_snapshot
 
@@ -85,17 +98,17 @@ def _content(snapshot: "Snapshot", form: Form, output: Path) -> bytes:
     objects = objects_from_snapshot(snapshot, settings)
     if form is Form.SNAPSHOT:
         return export_kai_snapshot(objects, settings)
-    return _manifests(objects, snapshot, output)
+    return _manifests(objects, snapshot, output, quiet=quiet)
 
 
-def _manifests(objects: "RawObjects", snapshot: "Snapshot", output: Path) -> bytes:
+def _manifests(objects: "RawObjects", snapshot: "Snapshot", output: Path, *, quiet: bool) -> bytes:
     """YAML documents, one an object; into JSON a List, as ``kubectl get -o json`` gives it."""
     import yaml
 
     from kai_solver.domain import Policy
     from kai_solver.kubeobjects import KINDS
 
-    if snapshot.policy != Policy():
+    if snapshot.policy != Policy() and not quiet:
         complain("the cluster's policy is no Kubernetes object and is not written; `--to snapshot` keeps it")
     known = [
         {"apiVersion": kind.api_version, "kind": kind.kind} | dict(entry)

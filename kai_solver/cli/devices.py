@@ -7,20 +7,29 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from kai_solver.cli.exits import Exit, complain, guarded
-from kai_solver.cli.options import AsJson
+from kai_solver.cli.options import AsJson, Output, Quiet
 
 if TYPE_CHECKING:
     from kai_solver.links import Choice, LinkGraph, LinkTable
 
 Matrix = Annotated[
-    Path | None, typer.Option("--matrix", help="Output of `nvidia-smi topo -m`, `nvlink -s`, or both; - reads a pipe.")
+    Path | None,
+    typer.Option(
+        "--matrix", metavar="FILE", help="Output of `nvidia-smi topo -m`, `nvlink -s`, or both; - reads a pipe."
+    ),
 ]
-ProductName = Annotated[str, typer.Option("--product", help="A product of --list; with --matrix, its figures.")]
-Free = Annotated[str, typer.Option("--free", help="Free GPUs, like 0,1,2,5 or 0-3,6; default: all.")]
-Count = Annotated[int | None, typer.Option("--count", min=1, help="GPUs that a pod asks for; default: every number.")]
-Row = Annotated[str | None, typer.Option("--row", help="GPUs in a row: contiguous-required, aligned-preferred, ...")]
+ProductName = Annotated[
+    str, typer.Option("--product", metavar="NAME", help="A product of --list; with --matrix, its figures.")
+]
+Free = Annotated[str, typer.Option("--free", metavar="GPUS", help="Free GPUs, like 0,1,2,5 or 0-3,6.")]
+Count = Annotated[
+    int | None, typer.Option("--count", metavar="N", min=1, help="GPUs that a pod asks for; default: every number.")
+]
+Row = Annotated[
+    str | None, typer.Option("--row", metavar="RULE", help="GPUs in a row: contiguous-required, aligned-preferred, ...")
+]
 Mig = Annotated[bool, typer.Option("--mig", help="The node is in MIG mode, which has no NVLink.")]
-Others = Annotated[int, typer.Option("--alternatives", min=0, help="Other sets to show, the best first.")]
+Others = Annotated[int, typer.Option("--alternatives", metavar="N", min=0, help="Other sets to show, the best first.")]
 ListThem = Annotated[bool, typer.Option("--list", help="List the products that are known.")]
 
 
@@ -34,7 +43,9 @@ def devices(
     mig: Mig = False,
     others: Others = 5,
     list_products: ListThem = False,
+    output: Output = None,
     as_json: AsJson = False,
+    quiet: Quiet = False,
 ) -> Exit:
     """Choose GPUs of one node by the links between them, and show what else there was.
 
@@ -56,13 +67,15 @@ def devices(
     from kai_solver.errors import InputError
 
     if list_products:
-        _show_products(as_json=as_json)
+        _show_products(as_json=as_json, output=output)
         return Exit.FINE
     if matrix is None and not product:
         raise InputError(
             "no node is named", field="--matrix or --product", cure="Give --matrix FILE, or --product NAME of --list"
         )
-    return _choose(_graph(matrix, product, mig=mig), free, count, row, others, as_json=as_json)
+    return _choose(
+        _graph(matrix, product, mig=mig), free, count, row, others, as_json=as_json, output=output, quiet=quiet
+    )
 
 
 def _graph(matrix: Path | None, product: str, *, mig: bool) -> "LinkGraph":
@@ -85,7 +98,18 @@ def _text(matrix: Path) -> str:
         raise InputError(f"cannot be read: {reason}", file=str(matrix), cure="Name a readable file") from None
 
 
-def _choose(graph: "LinkGraph", free: str, count: int | None, row: str | None, others: int, *, as_json: bool) -> Exit:
+def _choose(
+    graph: "LinkGraph",
+    free: str,
+    count: int | None,
+    row: str | None,
+    others: int,
+    *,
+    as_json: bool,
+    output: Path | None,
+    quiet: bool,
+) -> Exit:
+    from kai_solver.cli.documents import deliver, document
     from kai_solver.links import LinkTable, RowWish, alternatives, mask_of
 
     wish = RowWish.parse(row, "--row") if row is not None else None
@@ -93,11 +117,9 @@ def _choose(graph: "LinkGraph", free: str, count: int | None, row: str | None, o
     mask = mask_of(_gpus(free, graph.gpus))
     counts = range(1, mask.bit_count() + 1) if count is None else [count]
     found = {wanted: alternatives(table, mask, wanted, 1 + (0 if count is None else others), wish) for wanted in counts}
-    for notice in table.graph.notices:
+    for notice in () if quiet else table.graph.notices:
         complain(notice)
-    if as_json:
-        _print_json(_document(table, mask, found))
-    else:
+    if deliver(document("devices", _members(table, mask, found)), as_json=as_json, output=output):
         _print_words(table, mask, found)
     return Exit.FINE if all(found.values()) else Exit.FINDINGS
 
@@ -172,7 +194,7 @@ def _longest(mask: int) -> int:
     return int(largest_free_row(np.array([mask], dtype=np.uint64))[0])
 
 
-def _document(table: "LinkTable", mask: int, found: "dict[int, tuple[Choice, ...]]") -> dict[str, Any]:
+def _members(table: "LinkTable", mask: int, found: "dict[int, tuple[Choice, ...]]") -> dict[str, Any]:
     from kai_solver.links import gpus_of
 
     graph, every = table.graph, range(table.graph.gpus)
@@ -208,21 +230,20 @@ def _choice_document(graph: "LinkGraph", choice: "Choice") -> dict[str, Any]:
     }
 
 
-def _show_products(*, as_json: bool) -> None:
+def _show_products(*, as_json: bool, output: Path | None) -> None:
     from kai_solver.cli.console import open_console
     from kai_solver.cli.console import table as grid
+    from kai_solver.cli.documents import deliver, document
     from kai_solver.links import products
 
     known = list(products().values())
-    if as_json:
-        _print_json(
-            [
-                {"name": each.name, "about": each.about, "gpus": each.graph.gpus, "gpu_names": list(each.gpu_names)}
-                | {"nvlink_gb_s": each.graph.link_gb_s if each.graph.links.any() else None}
-                | {"pcie_gb_s": each.graph.pcie_gb_s, "trays": each.trays, "sources": dict(each.sources)}
-                for each in known
-            ]
-        )
+    members = [
+        {"name": each.name, "about": each.about, "gpus": each.graph.gpus, "gpu_names": list(each.gpu_names)}
+        | {"nvlink_gb_s": each.graph.link_gb_s if each.graph.links.any() else None}
+        | {"pcie_gb_s": each.graph.pcie_gb_s, "trays": each.trays, "sources": dict(each.sources)}
+        for each in known
+    ]
+    if not deliver(document("devices-products", {"products": members}), as_json=as_json, output=output):
         return
     rows = [
         [each.name, str(each.graph.gpus), str(each.graph.gb_s.max()), each.about, ", ".join(each.gpu_names)]
@@ -230,12 +251,6 @@ def _show_products(*, as_json: bool) -> None:
     ]
     columns = ["product", "GPUs", "GB/s", "what it is", "nvidia.com/gpu.product"]
     open_console().print(grid(columns, rows, right=["GPUs", "GB/s"]))
-
-
-def _print_json(document: object) -> None:
-    import orjson
-
-    typer.echo(orjson.dumps(document, option=orjson.OPT_INDENT_2).decode())
 
 
 _MOST_CHARACTERS = 1 << 20

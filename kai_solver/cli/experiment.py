@@ -9,6 +9,7 @@ import typer
 
 from kai_solver.cli.exits import Exit, complain, guarded
 from kai_solver.cli.options import AsJson, Quiet
+from kai_solver.cli.usage import Command
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -25,19 +26,36 @@ def experiment_group() -> None:
     """Experiments against published baselines."""
 
 
-@experiment.command("openb")
+@experiment.command("openb", cls=Command)
 @guarded
 def openb(
-    data: Annotated[Path, typer.Option("--data", help="Folder with node list, pod lists and arrivals.")] = DATA,
-    traces: Annotated[str, typer.Option("--traces", help="Traces, like default,gpuspec33.")] = "default",
-    seeds: Annotated[str, typer.Option("--seeds", help="Seeds of the arrival files: 42, 42,43 or 42..44.")] = "42",
-    window: Annotated[str, typer.Option("--window", help="Arrivals that `ours` collects, like 200 or 50,200.")] = "200",
+    data: Annotated[
+        Path, typer.Option("--data", metavar="FOLDER", help="Folder with node list, pod lists and arrivals.")
+    ] = DATA,
+    traces: Annotated[
+        str, typer.Option("--traces", metavar="LIST", help="Traces, like default,gpuspec33.")
+    ] = "default",
+    seeds: Annotated[
+        str, typer.Option("--seeds", metavar="SEEDS", help="Seeds of the arrival files: 42, 42,43 or 42..44.")
+    ] = "42",
+    window: Annotated[
+        str, typer.Option("--window", metavar="LIST", help="Arrivals that `ours` collects, like 200 or 50,200.")
+    ] = "200",
     moves: Annotated[
-        str, typer.Option("--moves", help="Pods that `ours` may move, as a share of the arrivals: 0.05 or 0,0.05.")
+        str,
+        typer.Option(
+            "--moves", metavar="LIST", help="Pods that `ours` may move, as a share of the arrivals: 0.05 or 0,0.05."
+        ),
     ] = "0",
-    policies: Annotated[str, typer.Option("--policies", help="Of ours, fgd, bestfit, random.")] = "ours,fgd,bestfit",
-    output: Annotated[Path, typer.Option("--output", "-o", help="Folder for tables and plots.")] = OUTPUT,
-    jobs: Annotated[int, typer.Option("--jobs", "-j", min=1, max=256, help="Runs at a time, a process each.")] = 1,
+    policies: Annotated[
+        str, typer.Option("--policies", metavar="LIST", help="Of ours, fgd, bestfit, random.")
+    ] = "ours,fgd,bestfit",
+    output: Annotated[
+        Path, typer.Option("--output", "-o", metavar="FOLDER", help="Folder for tables and plots.")
+    ] = OUTPUT,
+    jobs: Annotated[
+        int, typer.Option("--jobs", "-j", metavar="N", min=1, max=256, help="Runs at a time, a process each.")
+    ] = 1,
     as_json: AsJson = False,
     quiet: Quiet = False,
 ) -> Exit:

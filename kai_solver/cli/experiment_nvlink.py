@@ -7,10 +7,11 @@ import typer
 
 from kai_solver.cli.exits import Exit, complain, guarded
 from kai_solver.cli.experiment import read_seeds, read_words
-from kai_solver.cli.options import AsJson, Quiet
+from kai_solver.cli.options import AsJson, Output, Quiet
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from pathlib import Path
 
     from kai_solver.lab.experiments.fleet import FleetRun, FleetSpec
 
@@ -19,12 +20,19 @@ EVERY = "lowest,best-now,mapa,devices,joint,cycle"
 
 @guarded
 def nvlink(
-    product: Annotated[str, typer.Option("--product", help="Nodes of the fleet, of `devices --list`.")] = "dgx1-v100-8",
-    nodes: Annotated[int, typer.Option("--nodes", min=1, max=100_000, help="Nodes of the fleet.")] = 500,
-    load: Annotated[float, typer.Option("--load", min=0.01, max=2, help="GPUs asked for, as a share of all.")] = 0.85,
-    lives: Annotated[float, typer.Option("--lives", min=0.1, max=1000, help="Mean lives of pods to count.")] = 20.0,
-    seeds: Annotated[str, typer.Option("--seeds", help="Seeds: 1, 1,2,5 or 1..10.")] = "1..10",
-    policies: Annotated[str, typer.Option("--policies", help=f"Of {EVERY}.")] = EVERY,
+    product: Annotated[
+        str, typer.Option("--product", metavar="NAME", help="Nodes of the fleet, of `devices --list`.")
+    ] = "dgx1-v100-8",
+    nodes: Annotated[int, typer.Option("--nodes", metavar="N", min=1, max=100_000, help="Nodes of the fleet.")] = 500,
+    load: Annotated[
+        float, typer.Option("--load", metavar="SHARE", min=0.01, max=2, help="GPUs asked for, as a share of all.")
+    ] = 0.85,
+    lives: Annotated[
+        float, typer.Option("--lives", metavar="NUMBER", min=0.1, max=1000, help="Mean lives of pods to count.")
+    ] = 20.0,
+    seeds: Annotated[str, typer.Option("--seeds", metavar="SEEDS", help="Seeds: 1, 1,2,5 or 1..10.")] = "1..10",
+    policies: Annotated[str, typer.Option("--policies", metavar="LIST", help=f"Of {EVERY}.")] = EVERY,
+    output: Output = None,
     as_json: AsJson = False,
     quiet: Quiet = False,
 ) -> Exit:
@@ -64,7 +72,7 @@ def nvlink(
             runs.append(run)
             if not quiet:
                 _tell(spec, len(runs), len(specs))
-    _print(runs, names, as_json=as_json)
+    _print(runs, names, as_json=as_json, output=output)
     if len(runs) < len(specs):
         complain(f"interrupted; {len(runs)} of {len(specs)} runs ended")
         return Exit.INTERRUPTED
@@ -75,14 +83,12 @@ def _tell(spec: "FleetSpec", ended: int, total: int) -> None:
     typer.echo(f"{ended} of {total} runs: {spec.policy}, seed {spec.seed}", err=True)
 
 
-def _print(runs: "Sequence[FleetRun]", names: "Sequence[str]", *, as_json: bool) -> None:
-    if as_json:
-        import orjson
-
-        text = orjson.dumps(list(runs), option=orjson.OPT_INDENT_2 | orjson.OPT_NON_STR_KEYS)
-        typer.echo(text.decode())
-        return
+def _print(runs: "Sequence[FleetRun]", names: "Sequence[str]", *, as_json: bool, output: "Path | None") -> None:
     from kai_solver.cli.console import open_console, table
+    from kai_solver.cli.documents import deliver, document
+
+    if not deliver(document("experiment-nvlink", {"runs": list(runs)}), as_json=as_json, output=output):
+        return
 
     own = {name: [run for run in runs if run.spec.policy == name] for name in names}
     rows = [_row(name, found) for name, found in own.items() if found]

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import typer
 
+from kai_solver.cli.documents import deliver, document
 from kai_solver.lab.experiments import SUMMARY_COLUMNS, Run
 from kai_solver.lab.experiments.report import SIZES
 from kai_solver.lab.experiments.tables import rows
@@ -13,11 +14,9 @@ from kai_solver.lab.experiments.tables import rows
 def print_runs(runs: Sequence[Run], output: Path, *, as_json: bool) -> None:
     """One line a run, or the summary as JSON."""
     ordered = sorted(runs, key=lambda run: run.spec)
-    if as_json:
-        import orjson
-
-        documents = [dict(zip(SUMMARY_COLUMNS, row, strict=True)) for row in rows("summary", ordered)]
-        typer.echo(orjson.dumps(documents, option=orjson.OPT_INDENT_2).decode())
+    entries = [dict(zip(SUMMARY_COLUMNS, row, strict=True)) for row in rows("summary", ordered)]
+    members = {"output": str(output), "runs": entries}
+    if not deliver(document("experiment-openb", members), as_json=as_json, output=None):
         return
     head = "".join(f"{size:>7}" for size in SIZES)
     typer.echo(f"{'trace':<12} {'seed':>4}  {'policy':<26}{'at 100%':>8}{'at 130%':>8}  failed:{head}  moved  seconds")

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from kai_solver.cli.exits import Exit, guarded
-from kai_solver.cli.options import Actions, AsJson, Budget, Limit, Model, Quiet, Seed
+from kai_solver.cli.options import Actions, AsJson, Budget, InputLimit, Model, Output, PlanOf, Quiet, Seed
 from kai_solver.errors import InputError
 
 if TYPE_CHECKING:
@@ -19,26 +19,36 @@ if TYPE_CHECKING:
 @guarded
 def explain(
     instance: Annotated[
-        Path, typer.Argument(help="Instance, in any form that `solve` takes; with --server what GANG says.")
+        Path,
+        typer.Argument(
+            metavar="INSTANCE", help="Instance, in any form that `solve` takes; with --server what GANG says."
+        ),
     ],
     gang: Annotated[
-        str | None, typer.Argument(help="Name of a gang, pod or workload, or how it begins; none: every pending gang.")
+        str | None,
+        typer.Argument(
+            metavar="GANG", help="Name of a gang, pod or workload, or how it begins; none: every pending gang."
+        ),
     ] = None,
     server: Annotated[
-        str | None, typer.Option("--server", help="Ask a running controller about a pod: http://localhost:8082.")
+        str | None,
+        typer.Option("--server", metavar="URL", help="Ask a running controller about a pod: http://localhost:8082."),
     ] = None,
     token_file: Annotated[
         Path | None,
-        typer.Option(help="With --server: file with the bearer token to show; none: the kubeconfig's."),
+        typer.Option(
+            "--token-file",
+            metavar="FILE",
+            help="With --server: file with the bearer token to show; none: the kubeconfig's.",
+        ),
     ] = None,
-    plan: Annotated[
-        Path | None, typer.Option("--plan", help="Plan file to explain; none: the instance is solved first.")
-    ] = None,
+    plan: PlanOf = None,
     model: Model = "default",
     budget: Budget = None,
     seed: Seed = 0,
     actions: Actions = None,
-    limit: Limit = None,
+    input_limit: InputLimit = None,
+    output: Output = None,
     as_json: AsJson = False,
     quiet: Quiet = False,
 ) -> Exit:
@@ -58,19 +68,16 @@ def explain(
     if server is not None:
         if gang is not None or plan is not None:
             raise InputError("with --server there is neither an instance nor a plan", cure="Name the gang or pod alone")
-        return _ask(server, str(instance), token_file, as_json)
+        return _ask(server, str(instance), token_file, as_json=as_json, output=output)
+    from kai_solver.cli.documents import deliver, document
     from kai_solver.cli.inputs import read_request
     from kai_solver.modelfiles import load_model
 
-    request = read_request(instance, load_model(model), budget, actions, limit, is_own_first=model == "default")
+    request = read_request(instance, load_model(model), budget, actions, input_limit, is_own_first=model == "default")
     found = _explained(request, gang, plan, seed, quiet)
-    if as_json:
-        documents = [explanation.document() for explanation in found]
-        _print_json(documents[0] if gang is not None else documents)
-    elif found:
+    documents = [explanation.document() for explanation in found]
+    if deliver(document("explanation", {"gangs": documents}), as_json=as_json, output=output):
         _print(found)
-    else:
-        typer.echo("no gang is pending")
     return Exit.FINE
 
 
@@ -91,27 +98,23 @@ def _explained(request: "Request", gang: str | None, plan: Path | None, seed: in
         return [Explainer(request.loaded.snapshot, found, replan).explain(gang)]
 
 
-def _ask(server: str, pod: str, token_file: Path | None, as_json: bool) -> Exit:
+def _ask(server: str, pod: str, token_file: Path | None, *, as_json: bool, output: Path | None) -> Exit:
+    from kai_solver.cli.documents import deliver, document
     from kai_solver.cli.served import ask, explanation_of
 
-    document = ask(server, pod, token_file)
-    if as_json:
-        _print_json(document)
-    else:
-        _print([explanation_of(document)])
+    answer = ask(server, pod, token_file)
+    if deliver(document("explanation", {"gangs": [answer]}), as_json=as_json, output=output):
+        _print([explanation_of(answer)])
     return Exit.FINE
 
 
 def _print(explanations: "list[Explanation]") -> None:
     from kai_solver.cli.explained import print_explanations
 
-    print_explanations(explanations)
-
-
-def _print_json(document: object) -> None:
-    import orjson
-
-    typer.echo(orjson.dumps(document, option=orjson.OPT_INDENT_2).decode())
+    if explanations:
+        print_explanations(explanations)
+    else:
+        typer.echo("no gang is pending")
 
 
 def _plan(request: "Request", plan: Path | None, seed: int, quiet: bool) -> "Plan":

@@ -1,13 +1,17 @@
 """``kai-solver fairshare``: the queue tree in numbers."""
 
-import typer
-
 from kai_solver.cli.exits import Exit, guarded
-from kai_solver.cli.options import AsJson, Instance, Limit
+from kai_solver.cli.options import AsJson, InputLimit, Instance, Output, Quiet
 
 
 @guarded
-def fairshare(instance: Instance, limit: Limit = None, as_json: AsJson = False) -> Exit:
+def fairshare(
+    instance: Instance,
+    input_limit: InputLimit = None,
+    output: Output = None,
+    as_json: AsJson = False,
+    quiet: Quiet = False,
+) -> Exit:
     """Show the queue tree: weight, past usage, quota, limit, request, fair share and allocation of every resource.
 
     GPUs and CPU cores in units of one, memory in GB (10^9 bytes); -1 in JSON is unlimited, and there CPU and GPU are in
@@ -16,23 +20,22 @@ def fairshare(instance: Instance, limit: Limit = None, as_json: AsJson = False) 
     \b
     Examples:
       kai-solver fairshare snapshot.zip
-      kai-solver fairshare cluster.yaml --json | jq '.[] | select(.name == "research")'
+      kai-solver fairshare cluster.yaml --json | jq '.queues[] | select(.name == "research")'
     """
+    from kai_solver.cli.documents import deliver, document
     from kai_solver.cli.inputs import parse_limits
     from kai_solver.explain import fair_share_lines
     from kai_solver.instances_io import load_instance
 
-    snapshot = load_instance(instance, limits=parse_limits(limit)).snapshot
+    snapshot = load_instance(instance, limits=parse_limits(input_limit)).snapshot
     lines = fair_share_lines(snapshot)
-    if as_json:
-        import orjson
-
-        typer.echo(orjson.dumps([entry.document() for entry in lines], option=orjson.OPT_INDENT_2).decode())
-    else:
+    members = {"k_value": snapshot.policy.k_value, "queues": [entry.document() for entry in lines]}
+    if deliver(document("fairshare", members), as_json=as_json, output=output):
         from kai_solver.cli.console import line, open_console
         from kai_solver.cli.explained import fair_share_terms, queue_table
 
         console = open_console()
         console.print(queue_table(lines))
-        line(console, fair_share_terms(snapshot.policy.k_value))
+        if not quiet:
+            line(console, fair_share_terms(snapshot.policy.k_value))
     return Exit.FINE

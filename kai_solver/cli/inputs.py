@@ -29,7 +29,7 @@ def read_request(
     model: SolverModel,
     budget: str | None,
     actions: str | None,
-    limit: list[str] | None = None,
+    input_limit: list[str] | None = None,
     *,
     is_own_first: bool,
 ) -> Request:
@@ -44,7 +44,7 @@ def read_request(
     """
     from kai_solver.instances_io import load_instance
 
-    loaded = load_instance(instance, limits=parse_limits(limit))
+    loaded = load_instance(instance, limits=parse_limits(input_limit))
     check_complete(instance, loaded)
     bundle = loaded.extra.get("bundle")
     chosen = bundle.model if bundle is not None and is_own_first else model
@@ -123,7 +123,7 @@ def parse_limits(texts: list[str] | None) -> "Limits":
             most = 0
         if not most:
             cure = "Write bytes=4Gi, objects=5000000 or depth=100"
-            raise InputError(f"{text!r} is no limit", field="--limit", cure=cure)
+            raise InputError(f"{text!r} is no limit", field="--input-limit", cure=cure)
         found[f"max_{name}"] = most
     if "max_objects" in found:
         found["max_json_objects"] = found["max_objects"]

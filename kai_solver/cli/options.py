@@ -8,7 +8,8 @@ import typer
 Instance = Annotated[
     Path,
     typer.Argument(
-        help="Own JSON/YAML, KAI snapshot.zip, Kubernetes objects, case file or openb recipe; - reads a pipe."
+        metavar="INSTANCE",
+        help="Own JSON/YAML, KAI snapshot.zip, Kubernetes objects, case file or openb recipe; - reads a pipe.",
     ),
 ]
 
@@ -20,27 +21,68 @@ def _models(begun: str) -> list[str]:
     return [name for name in available_models() if name.startswith(begun)]
 
 
+def json_place(output: Path | None) -> Path | None:
+    """``output``, where a JSON document can be written; looked at before any work.
+
+    Raises
+    ------
+    InputError
+        No file can be there, or its name says that it is YAML.
+    """
+    if output is not None:
+        from kai_solver.cli.planfiles import check_json_place
+
+        check_json_place(output)
+    return output
+
+
 Model = Annotated[
     str,
     typer.Option(
-        "--model", "-m", autocompletion=_models, help="Solver model: a name (see `models list`) or a TOML file."
+        "--model",
+        "-m",
+        metavar="NAME",
+        autocompletion=_models,
+        help="Solver model: a name (see `models list`) or a TOML file.",
     ),
 ]
 Budget = Annotated[
     str | None,
-    typer.Option("--budget", "-b", help="Time to decide, like 2s, 500ms or 2 (seconds); default: the model's."),
+    typer.Option(
+        "--budget", "-b", metavar="TIME", help="Time to decide, like 2s, 500ms or 2 (seconds); default: the model's."
+    ),
 ]
 Actions = Annotated[
     str | None,
     typer.Option(
-        "--actions", help="Ladder instead of the model's: allocate,consolidation,reclaim,preempt,stalegangeviction."
+        "--actions",
+        metavar="LIST",
+        help="Actions instead of the model's, of allocate, consolidation, reclaim, preempt, stalegangeviction; "
+        "commas between them.",
     ),
 ]
-Limit = Annotated[
+InputLimit = Annotated[
     list[str] | None,
-    typer.Option("--limit", help="Raise a limit of the input: bytes=4Gi, objects=5000000 or depth=100; repeatable."),
+    typer.Option(
+        "--input-limit",
+        metavar="NAME=NUMBER",
+        help="Raise a limit of the input: bytes=4Gi, objects=5000000 or depth=100; repeatable.",
+    ),
 ]
-Seed = Annotated[int, typer.Option("--seed", min=0, help="Seed of the search.")]
+Seed = Annotated[int, typer.Option("--seed", metavar="N", min=0, max=2**31 - 1, help="Seed of the search.")]
+PlanOf = Annotated[
+    Path | None, typer.Option("--plan", metavar="FILE", help="Plan of the instance, from `solve --output`.")
+]
+Output = Annotated[
+    Path | None,
+    typer.Option(
+        "--output",
+        "-o",
+        metavar="FILE",
+        callback=json_place,
+        help="Write the result here as well, as JSON; .zst compresses.",
+    ),
+]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of words.")]
 Full = Annotated[bool, typer.Option("--full", help="Print every line; by default long lists are cut, with counts.")]
-Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Show no progress.")]
+Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print the result alone: no progress, hints or remarks.")]

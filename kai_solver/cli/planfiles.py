@@ -76,8 +76,8 @@ def check_place(path: Path) -> None:
         raise InputError("cannot be written", file=str(path), cure="Name a writable place")
 
 
-def check_plan_place(path: Path) -> None:
-    """Refuse a place where no plan can be, before it is made.
+def check_json_place(path: Path) -> None:
+    """Refuse a place where no JSON document can be, before it is made.
 
     Raises
     ------
@@ -85,7 +85,7 @@ def check_plan_place(path: Path) -> None:
         No file can be there, or its name says that it is YAML.
     """
     if path.suffix in (".yaml", ".yml"):
-        raise InputError("a plan is JSON, not YAML", file=str(path), cure="Name a .json file")
+        raise InputError("would hold JSON, and its name says YAML", file=str(path), cure="Name a .json file")
     check_place(path)
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from kai_solver.cli.exits import Exit, complain, guarded
-from kai_solver.cli.options import AsJson, Budget, Limit, Quiet
+from kai_solver.cli.options import AsJson, Budget, InputLimit, Quiet
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -20,19 +20,25 @@ OUTPUT = Path("out/simulate")
 
 @guarded
 def simulate(
-    scenario: Annotated[Path, typer.Argument(help="Scenario file (YAML or JSON, kai-scenario/v1).")],
+    scenario: Annotated[
+        Path, typer.Argument(metavar="SCENARIO", help="Scenario file (YAML or JSON, kai-scenario/v1).")
+    ],
     policies: Annotated[
-        str, typer.Option("--policies", help="Models and kube-default, like greedy-only,default,kube-default.")
+        str,
+        typer.Option(
+            "--policies", metavar="LIST", help="Models and kube-default, like greedy-only,default,kube-default."
+        ),
     ] = "greedy-only,kube-default",
     budget: Budget = None,
-    output: Annotated[Path, typer.Option("--output", "-o", help="Folder for the tables.")] = OUTPUT,
+    output: Annotated[Path, typer.Option("--output", "-o", metavar="FOLDER", help="Folder for the tables.")] = OUTPUT,
     seed: Annotated[
-        int | None, typer.Option("--seed", min=0, help="Seed of what is drawn at random; default: the scenario's.")
+        int | None,
+        typer.Option("--seed", metavar="N", min=0, help="Seed of what is drawn at random; default: the scenario's."),
     ] = None,
     parquet: Annotated[
         bool, typer.Option("--parquet", help="Write parquet beside CSV; needs polars (kai-solver[parquet]).")
     ] = False,
-    limit: Limit = None,
+    input_limit: InputLimit = None,
     as_json: AsJson = False,
     quiet: Quiet = False,
 ) -> Exit:
@@ -47,6 +53,7 @@ def simulate(
       kai-solver simulate instances/scenarios/training-and-inference.yaml
       kai-solver simulate mine.yaml --policies fast,greedy-only,kube-default --budget 500ms --seed 7 -o out/mine
     """
+    from kai_solver.cli.documents import deliver, document
     from kai_solver.cli.inputs import parse_limits
     from kai_solver.cli.simulate_report import print_report
     from kai_solver.errors import InputError
@@ -55,16 +62,12 @@ def simulate(
     if parquet and not has_parquet():
         cure = "Install it (pip install 'kai-solver[parquet]'), or do without: CSV is always written"
         raise InputError("needs polars, which is not installed", field="--parquet", cure=cure)
-    loaded = load_scenario(scenario, seed=seed, limits=parse_limits(limit))
+    loaded = load_scenario(scenario, seed=seed, limits=parse_limits(input_limit))
     results = _replay_all(loaded, _names(policies), budget, quiet=quiet)
     write_tables(results, output, parquet=parquet)
     summaries = [summarize(result) for result in results]
-    if as_json:
-        import orjson
-
-        documents = [summary.document() for summary in summaries]
-        typer.echo(orjson.dumps(documents, option=orjson.OPT_INDENT_2).decode())
-    else:
+    members = {"output": str(output), "policies": [summary.document() for summary in summaries]}
+    if deliver(document("simulation", members), as_json=as_json, output=None):
         print_report(loaded, summaries, output)
     if any(result.interrupted for result in results):
         complain(f"interrupted; what there is by then is in {output}")

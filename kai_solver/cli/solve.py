@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from kai_solver.cli.exits import Exit, complain, guarded
-from kai_solver.cli.options import Actions, AsJson, Budget, Full, Instance, Limit, Model, Quiet, Seed
+from kai_solver.cli.options import Actions, AsJson, Budget, Full, InputLimit, Instance, Model, Quiet, Seed, json_place
 
 if TYPE_CHECKING:
     from kai_solver.cli.inputs import Request
@@ -26,16 +26,22 @@ def solve(
     model: Model = "default",
     budget: Budget = None,
     output: Annotated[
-        Path | None, typer.Option("--output", "-o", help="Write the plan here (JSON; .zst compresses).")
+        Path | None,
+        typer.Option(
+            "--output", "-o", metavar="FILE", callback=json_place, help="Write the plan here (JSON; .zst compresses)."
+        ),
     ] = None,
     seed: Seed = 0,
     actions: Actions = None,
-    limit: Limit = None,
+    input_limit: InputLimit = None,
     as_json: AsJson = False,
     full: Full = False,
     quiet: Quiet = False,
     bundles: Annotated[
-        Path, typer.Option("--bundles", help="Where a cycle in which the solver failed is kept, to be solved again.")
+        Path,
+        typer.Option(
+            "--bundles", metavar="FOLDER", help="Where a cycle in which the solver failed is kept, to be solved again."
+        ),
     ] = BUNDLES,
 ) -> Exit:
     """Decide one cycle: what binds where, what moves, what is evicted and for which gang, what waits and why.
@@ -58,16 +64,14 @@ def solve(
     with SolverChild(memory_mib=asked.search.memory_mib) as child:
         if asked.search.enabled:
             child.warm()  # It starts while the instance is read.
-        request = read_request(instance, asked, budget, actions, limit, is_own_first=model == "default")
-        if output is not None:
-            from kai_solver.cli.planfiles import check_plan_place, write_plan
-
-            check_plan_place(output)
+        request = read_request(instance, asked, budget, actions, input_limit, is_own_first=model == "default")
         with stopping_on_interrupt() as stop:
             started = child if request.model.search == asked.search else None
             plan = decide(request, seed, stop.is_set, quiet=quiet, bundles=bundles, child=started)
             interrupted = stop.is_set()
             if output is not None:
+                from kai_solver.cli.planfiles import write_plan
+
                 write_plan(plan, output)
     if as_json:
         from kai_solver.cli.planfiles import plan_json

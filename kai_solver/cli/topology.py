@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from kai_solver.cli.exits import Exit, guarded
-from kai_solver.cli.options import AsJson, Instance, Limit
+from kai_solver.cli.options import AsJson, InputLimit, Instance, Output, PlanOf, Quiet
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -15,10 +15,9 @@ if TYPE_CHECKING:
     from kai_solver.domain import Snapshot
     from kai_solver.explain import DomainLine
 
-Named = Annotated[str, typer.Option("--topology", help="This topology alone; default: all of them.")]
-AfterPlan = Annotated[Path | None, typer.Option("--plan", help="Show the cluster as this plan leaves it.")]
-Plot = Annotated[Path | None, typer.Option("--plot", help="Draw it as well, .svg or .png.")]
-OneNode = Annotated[str, typer.Option("--node", help="The GPUs of this node in place of the trees.")]
+Named = Annotated[str, typer.Option("--topology", metavar="NAME", help="This topology alone; default: all of them.")]
+Plot = Annotated[Path | None, typer.Option("--plot", metavar="FILE", help="Draw it as well, .svg or .png.")]
+OneNode = Annotated[str, typer.Option("--node", metavar="NAME", help="The GPUs of this node in place of the trees.")]
 COLUMNS = ("domain", "level", "nodes", "idle", "GPUs", "used", "free", "gangs (GPUs)")
 
 
@@ -27,14 +26,17 @@ def topology(
     instance: Instance,
     named: Named = "",
     node: OneNode = "",
-    plan: AfterPlan = None,
+    plan: PlanOf = None,
     plot: Plot = None,
-    limit: Limit = None,
+    input_limit: InputLimit = None,
+    output: Output = None,
     as_json: AsJson = False,
+    quiet: Quiet = False,
 ) -> Exit:
     """Show the domain trees: for every zone, block, rack or clique its nodes, its GPUs, used and free, and their pods.
 
     Idle nodes have no GPU in use. Nodes that lack a label of a topology are in none of its domains.
+    With --plan: as the plan leaves the cluster.
 
     With --node: the links between the GPUs of one node, which pod holds which, how that is known, and what link limits
     them.
@@ -43,30 +45,28 @@ def topology(
     Examples:
       kai-solver topology cluster.yaml
       kai-solver topology snapshot.zip --topology nvlink --plot domains.svg
-      kai-solver topology cluster.yaml --plan plan.json --json | jq '.[] | select(.idleNodes >= 16) | .domain'
+      kai-solver topology cluster.yaml --plan plan.json --json | jq '.domains[] | select(.idle_nodes >= 16) | .domain'
       kai-solver topology cluster.yaml --node gpu-11 --plan plan.json --plot gpu-11.png
     """
+    from kai_solver.cli.documents import deliver, document
     from kai_solver.cli.inputs import parse_limits
     from kai_solver.explain import domain_lines
     from kai_solver.instances_io import load_instance
 
-    snapshot = load_instance(instance, limits=parse_limits(limit)).snapshot
+    snapshot = load_instance(instance, limits=parse_limits(input_limit)).snapshot
     if node:
         from kai_solver.cli.topology_node import show_node
 
-        return show_node(snapshot, node, named, plan, plot, as_json=as_json)
+        return show_node(snapshot, node, named, plan, plot, as_json=as_json, output=output)
     _check_name(snapshot, named)
     lines = domain_lines(_after(snapshot, plan), named)
     if plot is not None:
         from kai_solver.explain.domain_plot import plot_domains
 
         plot_domains(lines, plot)
-    if as_json:
-        import orjson
-
-        typer.echo(orjson.dumps([line.document() for line in lines], option=orjson.OPT_INDENT_2).decode())
-    else:
-        _print(snapshot, lines)
+    members = {"domains": [line.document() for line in lines]}
+    if deliver(document("topology", members), as_json=as_json, output=output):
+        _print(snapshot, lines, quiet=quiet)
     return Exit.FINE
 
 
@@ -88,7 +88,7 @@ def _after(snapshot: "Snapshot", plan: Path | None) -> "Snapshot":
     return carried_out(snapshot, read_plan_of(snapshot, plan))
 
 
-def _print(snapshot: "Snapshot", lines: "Sequence[DomainLine]") -> None:
+def _print(snapshot: "Snapshot", lines: "Sequence[DomainLine]", *, quiet: bool) -> None:
     from kai_solver.cli.console import line, open_console
 
     console = open_console()
@@ -96,7 +96,7 @@ def _print(snapshot: "Snapshot", lines: "Sequence[DomainLine]") -> None:
         line(console, "The instance has no topologies.")
         return
     console.print(_table(lines))
-    for tree in dict.fromkeys(entry.topology for entry in lines):
+    for tree in () if quiet else dict.fromkeys(entry.topology for entry in lines):
         inside = next(entry.nodes for entry in lines if entry.topology == tree and entry.depth == 0)
         if inside < len(snapshot.nodes):
             line(

@@ -20,7 +20,14 @@ MOST_ROWS = 16
 
 
 def show_node(
-    snapshot: "Snapshot", node: str, named: str, plan: Path | None, plot: Path | None, *, as_json: bool
+    snapshot: "Snapshot",
+    node: str,
+    named: str,
+    plan: Path | None,
+    plot: Path | None,
+    *,
+    as_json: bool,
+    output: Path | None,
 ) -> Exit:
     """Print the board of a node, and draw it where ``plot`` names a file.
 
@@ -29,6 +36,7 @@ def show_node(
     InputError
         There is no such node, or a topology was named as well.
     """
+    from kai_solver.cli.documents import deliver, document
     from kai_solver.cli.planfiles import read_plan_of
     from kai_solver.explain import GpuBoards
 
@@ -45,12 +53,7 @@ def show_node(
         from kai_solver.explain.gpu_plot import plot_gpus
 
         plot_gpus(board, plot)
-    if as_json:
-        import orjson
-        import typer
-
-        typer.echo(orjson.dumps(board.document(), option=orjson.OPT_INDENT_2).decode())
-    else:
+    if deliver(document("node-gpus", board.document()), as_json=as_json, output=output):
         _print(board)
     return Exit.FINE
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from kai_solver.cli.exits import Exit, guarded
-from kai_solver.cli.options import Actions, AsJson, Instance, Limit
+from kai_solver.cli.options import Actions, AsJson, InputLimit, Instance, Output, PlanOf, Quiet
 
 if TYPE_CHECKING:
     from kai_solver.check import Violation
@@ -30,12 +30,13 @@ class _Finding:
 @guarded
 def validate(
     instance: Instance,
-    plan: Annotated[
-        Path | None, typer.Argument(help="Plan file (JSON of `solve --output`); none: the instance.")
-    ] = None,
+    given: Annotated[Path | None, typer.Argument(metavar="PLAN", help="The same as --plan.")] = None,
+    plan: PlanOf = None,
     actions: Actions = None,
-    limit: Limit = None,
+    input_limit: InputLimit = None,
+    output: Output = None,
     as_json: AsJson = False,
+    quiet: Quiet = False,
 ) -> Exit:
     """Judge a plan by every rule, or an instance alone: what was set aside on import, and what looks like a mistake.
 
@@ -45,19 +46,26 @@ def validate(
     \b
     Examples:
       kai-solver validate cluster.yaml
-      kai-solver validate snapshot.zip plan.json
+      kai-solver validate snapshot.zip --plan plan.json
     """
+    from kai_solver.cli.documents import deliver, document
     from kai_solver.cli.inputs import check_complete, choose_actions, parse_limits
+    from kai_solver.errors import InputError
     from kai_solver.instances_io import load_instance
     from kai_solver.instances_io.lints import lints
 
-    loaded = load_instance(instance, limits=parse_limits(limit))
+    if plan is not None and given is not None:
+        raise InputError("two plans are given", field="--plan", cure="Leave one of them out")
+    plan = plan or given
+    loaded = load_instance(instance, limits=parse_limits(input_limit))
     check_complete(instance, loaded)
     snapshot = loaded.snapshot
     if plan is None:
         findings = [_Finding(n.kind, n.object, n.text) for n in snapshot.notices]
         findings += [_Finding(f.severity, f.object, f.text, f.cure) for f in lints(snapshot)]
-        _print_findings(instance, findings, as_json)
+        members = {"instance": str(instance), "findings": [asdict(found) for found in findings]}
+        if deliver(document("validation", members), as_json=as_json, output=output):
+            _print_findings(instance, findings, quiet=quiet)
         return Exit.FINDINGS if any(found.level in SERIOUS for found in findings) else Exit.FINE
     from kai_solver.check import check_plan
     from kai_solver.cli.planfiles import read_plan_of
@@ -65,36 +73,29 @@ def validate(
 
     allowed, _ = choose_actions(loaded, actions)
     violations = check_plan(snapshot, read_plan_of(snapshot, plan), actions=allowed or ACTIONS)
-    _print_violations(plan, violations, as_json)
+    broken = [{"rule": v.rule, "object": v.object, "text": v.text} for v in violations]
+    members = {"instance": str(instance), "plan": str(plan), "violations": broken}
+    if deliver(document("validation", members), as_json=as_json, output=output):
+        _print_violations(plan, violations, quiet=quiet)
     return Exit.FINDINGS if violations else Exit.FINE
 
 
-def _print_findings(instance: Path, findings: list[_Finding], as_json: bool) -> None:
-    if as_json:
-        _print_json([asdict(found) for found in findings])
-        return
+def _print_findings(instance: Path, findings: list[_Finding], *, quiet: bool) -> None:
     from kai_solver.cli.console import counted
 
     for found in findings:
         typer.echo(_plain(f"{found.level}: {found.object}: {found.text}" + (f". {found.cure}" if found.cure else "")))
-    typer.echo(f"{instance}: {counted(len(findings), 'finding')}" if findings else f"{instance}: fine")
+    if not quiet:
+        typer.echo(f"{instance}: {counted(len(findings), 'finding')}" if findings else f"{instance}: fine")
 
 
-def _print_violations(plan: Path, violations: "tuple[Violation, ...]", as_json: bool) -> None:
-    if as_json:
-        _print_json([{"rule": v.rule, "object": v.object, "text": v.text} for v in violations])
-        return
+def _print_violations(plan: Path, violations: "tuple[Violation, ...]", *, quiet: bool) -> None:
     from kai_solver.cli.console import counted
 
     for violation in violations:
         typer.echo(_plain(f"{violation.rule}: {violation.object}: {violation.text}"))
-    typer.echo(f"{plan}: {counted(len(violations), 'violation')}" if violations else f"{plan}: every rule holds")
-
-
-def _print_json(entries: list[dict[str, str]]) -> None:
-    import orjson
-
-    typer.echo(orjson.dumps(entries, option=orjson.OPT_INDENT_2).decode())
+    if not quiet:
+        typer.echo(f"{plan}: {counted(len(violations), 'violation')}" if violations else f"{plan}: every rule holds")
 
 
 def _plain(text: str) -> str:

@@ -54,10 +54,10 @@ class DomainLine:
             "depth": self.depth,
             "level": self.level,
             "nodes": self.nodes,
-            "idleNodes": self.idle_nodes,
+            "idle_nodes": self.idle_nodes,
             "gpus": self.gpus,
-            "usedGpus": self.used_gpus,
-            "freeGpus": self.free_gpus,
+            "used_gpus": self.used_gpus,
+            "free_gpus": self.free_gpus,
             "gangs": [{"gang": key, "gpus": gpus} for key, gpus in self.gangs],
         }
 

@@ -35,7 +35,7 @@ class SetLink:
 
     def document(self) -> dict[str, Any]:
         """As JSON."""
-        return {"kind": self.kind, "gbPerS": self.gb_s, "gpus": list(self.gpus)}
+        return {"kind": self.kind, "gb_s": self.gb_s, "gpus": list(self.gpus)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +109,7 @@ class GpuBoard:
                 "notices": list(graph.notices),
                 "cure": "" if graph.is_known else CURE,
                 "kinds": [["X" if one == other else graph.kind(one, other) for other in every] for one in every],
-                "gbPerS": graph.gb_s.tolist() if graph.is_known else None,
+                "gb_s": graph.gb_s.tolist() if graph.is_known else None,
             },
             "gpus": graph.gpus,
             "devices": list(self.names),

@@ -4,7 +4,7 @@ import math
 from dataclasses import asdict
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import AliasChoices, BaseModel, ConfigDict, Field
 
 from kai_solver.domain import (
     Action,
@@ -46,10 +46,13 @@ class DeviceDoc(_Part):
 
 
 class LinkDoc(_Part):
-    """The weakest link of the best ring through a pod's GPUs: ``NV2``, ``SYS`` (empty for one GPU), and its GB/s."""
+    """The weakest link of the best ring through a pod's GPUs: ``NV2``, ``SYS`` (empty for one GPU), and its GB/s.
+
+    Plans of before have ``gbPerS`` for ``gb_s``; it is read all the same.
+    """
 
     kind: str = ""
-    gb_s: int = Field(default=0, ge=0, alias="gbPerS")
+    gb_s: int = Field(default=0, ge=0, validation_alias=AliasChoices("gb_s", "gbPerS"))
 
 
 class ZoneDoc(_Part):
@@ -318,7 +321,7 @@ def _link(doc: LinkDoc | None) -> GpuLink | None:
 
 def _linked(link: GpuLink | None) -> dict[str, Any]:
     """Only where GPUs were chosen by their links."""
-    return {} if link is None else {"link": {"kind": link.kind, "gbPerS": link.gb_s}}
+    return {} if link is None else {"link": {"kind": link.kind, "gb_s": link.gb_s}}
 
 
 def _device(device: Device) -> dict[str, Any]:

@@ -116,7 +116,7 @@ def test_violations_are_printed_as_json(case: Path, tmp_path: Path) -> None:
     path.write_text(json.dumps(plan))
     done = run("validate", case, path, "--json")
     assert done.exit_code == 1
-    assert {"rule", "object", "text"} == set(json.loads(done.stdout)[0])
+    assert {"rule", "object", "text"} == set(json.loads(done.stdout)["violations"][0])
 
 
 def test_an_instance_alone_is_linted(case: Path, tmp_path: Path) -> None:
@@ -141,7 +141,7 @@ def test_explain_names_queues_nodes_and_what_would_have_to_change(case: Path) ->
     )
     for words in told:
         assert words in done.stdout, words
-    document = json.loads(run("explain", case, "huge", *GREEDY, "--json").stdout)
+    [document] = json.loads(run("explain", case, "huge", *GREEDY, "--json").stdout)["gangs"]
     assert (document["gang"], document["state"]) == ("ns/huge", "pending")
 
 
@@ -158,7 +158,7 @@ def test_explain_says_who_named_the_queue(tmp_path: Path) -> None:
     file.write_text(json.dumps([node, pod]))
     done = run("explain", file, *GREEDY)
     assert "queue team by: label project" in done.stdout
-    assert json.loads(run("explain", file, *GREEDY, "--json").stdout)[0]["queue_source"] == "label project"
+    assert json.loads(run("explain", file, *GREEDY, "--json").stdout)["gangs"][0]["queue_source"] == "label project"
 
 
 def test_explain_names_the_slowest_link_of_a_gang_and_a_better_set(tmp_path: Path) -> None:
@@ -169,14 +169,14 @@ def test_explain_names_the_slowest_link_of_a_gang_and_a_better_set(tmp_path: Pat
     )
     done = run("explain", file, "g", *GREEDY)
     assert "25 GB/s over NV1 between GPUs 0 and 1 of n0 (pod g-0); 50 GB/s over NV2 on n0 now" in done.stdout
-    link = json.loads(run("explain", file, "g", *GREEDY, "--json").stdout)["link"]
+    link = json.loads(run("explain", file, "g", *GREEDY, "--json").stdout)["gangs"][0]["link"]
     assert (link["node"], link["gpus"], link["gb_s"], link["better"][0]["gb_s"]) == ("n0", [0, 1], 25, 50)
 
 
 def test_explain_without_a_gang_explains_all_that_are_pending(case: Path, tmp_path: Path) -> None:
     plan = tmp_path / "plan.json"
     run("solve", case, *GREEDY, "--output", plan)
-    documents = json.loads(run("explain", case, "--plan", plan, "--json").stdout)
+    documents = json.loads(run("explain", case, "--plan", plan, "--json").stdout)["gangs"]
     assert [document["gang"] for document in documents] == ["ns/huge"]
 
 
@@ -191,7 +191,7 @@ def test_fairshare_prints_the_tree(case: Path) -> None:
     done = run("fairshare", case)
     assert done.exit_code == 0
     assert [row.split()[0] for row in done.stdout.splitlines() if "gpu" in row] == ["root", "poor", "rich"]
-    by_name = {entry["name"]: entry for entry in json.loads(run("fairshare", case, "--json").stdout)}
+    by_name = {entry["name"]: entry for entry in json.loads(run("fairshare", case, "--json").stdout)["queues"]}
     assert by_name["rich"]["fair_share"]["gpu"] == 2000
     assert by_name["rich"]["allocated"]["gpu"] == 4000
 
@@ -398,17 +398,17 @@ def test_names_with_control_characters_and_markup_reach_nothing_raw(case: Path) 
 def test_a_limit_of_the_input_can_be_raised_and_lowered(tmp_path: Path) -> None:
     file = tmp_path / "deep.yaml"
     file.write_text("format: kai-solver/v1\nnodes: [{name: n, labels: {a: b}}]\n")
-    assert run("fairshare", file, "--limit", "depth=4").exit_code == 0
-    refused = run("fairshare", file, "--limit", "depth=2")
+    assert run("fairshare", file, "--input-limit", "depth=4").exit_code == 0
+    refused = run("fairshare", file, "--input-limit", "depth=2")
     assert refused.exit_code == 2
     assert "deep" in refused.output
 
 
 @pytest.mark.parametrize("limit", ["width=3", "depth", "depth=much", "bytes=0"])
 def test_a_limit_that_is_none_is_refused(tmp_path: Path, limit: str) -> None:
-    refused = run("fairshare", tmp_path / "missing.yaml", "--limit", limit)
+    refused = run("fairshare", tmp_path / "missing.yaml", "--input-limit", limit)
     assert refused.exit_code == 2
-    assert f"--limit: {limit!r} is no limit. Write bytes=4Gi" in refused.output
+    assert f"--input-limit: {limit!r} is no limit. Write bytes=4Gi" in refused.output
 
 
 UTF16 = '{"a": 1}'.encode("utf-16")
@@ -456,7 +456,7 @@ def test_the_plan_of_another_instance_is_one_line(case: Path, tmp_path: Path) ->
 def test_a_plan_is_not_written_into_a_file_of_yaml(case: Path, tmp_path: Path) -> None:
     done = run("solve", case, "--output", tmp_path / "plan.yaml")
     assert done.exit_code == 2
-    assert "a plan is JSON, not YAML" in done.stderr
+    assert "would hold JSON, and its name says YAML" in done.stderr
 
 
 def test_an_unknown_model_is_refused_before_anything_is_measured(case: Path) -> None:

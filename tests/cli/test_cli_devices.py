@@ -90,7 +90,7 @@ def test_what_is_not_to_be_had_is_a_finding(row: list[str]) -> None:
 def test_the_library_is_listed_with_its_sources() -> None:
     listed = devices("--list")
     assert [line.split()[0] for line in listed.stdout.splitlines()[1:]] == list(products())
-    for known in json.loads(devices("--list", "--json").stdout):
+    for known in json.loads(devices("--list", "--json").stdout)["products"]:
         assert known["sources"]["links"]
 
 

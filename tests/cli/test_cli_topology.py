@@ -44,7 +44,7 @@ def run(*arguments: str | Path) -> tuple[int, str]:
 
 def test_every_domain_says_what_is_free_in_it(instance: Path) -> None:
     _, out = run(instance, "--json")
-    found = {(line["topology"], line["domain"]): line for line in json.loads(out)}
+    found = {(line["topology"], line["domain"]): line for line in json.loads(out)["domains"]}
     assert list(found) == [
         ("empty", "empty"),
         ("nvlink", "nvlink"),
@@ -52,7 +52,9 @@ def test_every_domain_says_what_is_free_in_it(instance: Path) -> None:
         ("nvlink", "b0/c0"),
         ("nvlink", "b0/c1"),
     ]
-    figures = {key: (v["nodes"], v["idleNodes"], v["gpus"], v["usedGpus"], v["freeGpus"]) for key, v in found.items()}
+    figures = {
+        key: (v["nodes"], v["idle_nodes"], v["gpus"], v["used_gpus"], v["free_gpus"]) for key, v in found.items()
+    }
     assert figures["nvlink", "b0/c0"] == (2, 1, 8, 3, 5)
     assert figures["nvlink", "b0/c1"] == (2, 0, 8, 3.5, 0.5)  # a cordoned node's GPUs are neither used nor free
     assert figures["nvlink", "nvlink"] == (4, 1, 16, 6.5, 5.5)
@@ -77,8 +79,8 @@ def test_a_plan_is_carried_out_first(instance: Path, tmp_path: Path) -> None:
     plan = tmp_path / "plan.json"
     CliRunner().invoke(app, ["solve", str(instance), *GREEDY, "--output", str(plan)])
     [bind] = json.loads(plan.read_text())["binds"]
-    before, after = (json.loads(run(instance, "--json", *more)[1]) for more in ((), ("--plan", plan)))
-    free = [sum(line["freeGpus"] for line in lines if line["domain"] == "nvlink") for lines in (before, after)]
+    before, after = (json.loads(run(instance, "--json", *more)[1])["domains"] for more in ((), ("--plan", plan)))
+    free = [sum(line["free_gpus"] for line in lines if line["domain"] == "nvlink") for lines in (before, after)]
     assert free[0] - free[1] == (0 if bind["node"] == "pcie" else 4)
 
 

@@ -58,15 +58,15 @@ def test_what_holds_which_and_what_limits_them(cube: Path) -> None:
     found = board(cube, "n0")
     assert found["free"] == [4, 5, 7]
     assert found["links"]["kinds"][0][:4] == ["X", "NV1", "NV1", "NV2"]
-    assert found["links"]["gbPerS"][0][:4] == [0, 25, 25, 50]
+    assert found["links"]["gb_s"][0][:4] == [0, 25, 25, 50]
     pods = {entry["gang"].rpartition("/")[2]: entry for entry in found["pods"]}
     assert {name: (entry["gpus"], entry["known"]) for name, entry in pods.items()} == {
         "fact": ([0, 1], "fact"),
         "wish": ([2, 3], "wish"),
         "half": ([6], "fact"),
     }
-    assert pods["fact"]["link"] == {"kind": "NV1", "gbPerS": 25, "gpus": [0, 1]}
-    assert pods["wish"]["link"] == {"kind": "NV2", "gbPerS": 50, "gpus": [2, 3]}
+    assert pods["fact"]["link"] == {"kind": "NV1", "gb_s": 25, "gpus": [0, 1]}
+    assert pods["wish"]["link"] == {"kind": "NV2", "gb_s": 50, "gpus": [2, 3]}
     assert pods["half"]["link"] is None
 
 
@@ -86,7 +86,7 @@ def test_a_plan_shows_its_sets(cube: Path, tmp_path: Path) -> None:
     given = [device["index"] for device in bind["devices"]]
     [entry] = [e for e in board(cube, "n0", "--plan", plan)["pods"] if e["gang"] == "default/waits"]
     assert (entry["gpus"], entry["known"]) == (given, "wish")
-    assert (entry["link"]["kind"], entry["link"]["gbPerS"]) == (bind["link"]["kind"], bind["link"]["gbPerS"])
+    assert (entry["link"]["kind"], entry["link"]["gb_s"]) == (bind["link"]["kind"], bind["link"]["gb_s"])
 
 
 def test_what_leaves_by_a_plan_is_not_there_any_more(tmp_path: Path) -> None:
@@ -110,7 +110,7 @@ def test_unknown_links_say_why_and_the_cure(tmp_path: Path) -> None:
     assert "Give the node the annotation kai-solver/gpu-topology" in out
     assert "nobody says which GPUs these pods have: default/nobody-0" in out
     found = board(file, "n0")
-    assert (found["links"]["known"], found["links"]["gbPerS"], found["free"]) == (False, None, None)
+    assert (found["links"]["known"], found["links"]["gb_s"], found["free"]) == (False, None, None)
     assert found["pods"][0]["gpus"] is None
     assert found["pods"][0]["link"] is None
 
@@ -118,7 +118,7 @@ def test_unknown_links_say_why_and_the_cure(tmp_path: Path) -> None:
 def test_where_all_pairs_are_alike_the_link_is_known_all_the_same(tmp_path: Path) -> None:
     file = write(tmp_path, [{"name": "n0", "gpus": 8, "labels": H100}], {"nobody": here("n0", 2)})
     [entry] = board(file, "n0")["pods"]
-    assert (entry["known"], entry["link"]) == ("unknown", {"kind": "NV18", "gbPerS": 450, "gpus": []})
+    assert (entry["known"], entry["link"]) == ("unknown", {"kind": "NV18", "gb_s": 450, "gpus": []})
     assert row(run(file, "--node", "n0")[1], "default/nobody")[-4:] == ["unknown", "NV18", "450", "any"]
 
 
@@ -130,7 +130,7 @@ def test_mig_mode_and_failed_links_are_told(tmp_path: Path) -> None:
     assert "MIG mode: no NVLink" in out
     assert row(out, "GPU0")[2:4] == ["NODE", "40"]
     [entry] = board(file, "lost")["pods"]
-    assert entry["link"] == {"kind": "NODE", "gbPerS": 40, "gpus": [1, 2]}
+    assert entry["link"] == {"kind": "NODE", "gb_s": 40, "gpus": [1, 2]}
 
 
 def quads(gpus: int) -> str:
@@ -203,7 +203,7 @@ def test_every_product_is_printed_and_drawn(product: str, tmp_path: Path) -> Non
     assert len([line for line in out.splitlines() if line.startswith("GPU")]) == gpus
     drawn = picture.read_text()
     link = board(file, "n0")["pods"][0]["link"]
-    assert f"default/pair: 0, 1, a wish; {link['kind']} {link['gbPerS']} GB/s" in drawn
+    assert f"default/pair: 0, 1, a wish; {link['kind']} {link['gb_s']} GB/s" in drawn
 
 
 @pytest.mark.slow

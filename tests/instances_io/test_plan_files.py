@@ -79,7 +79,7 @@ def test_an_empty_plan_is_written_and_read() -> None:
 def test_keys_are_as_published() -> None:
     doc = document()
     assert doc["binds"][0]["devices"] == [{"index": 0, "milli": 1000, "uuid": "GPU-1"}, {"index": 1, "milli": 500}]
-    assert doc["binds"][0]["link"] == {"kind": "NV2", "gbPerS": 50}
+    assert doc["binds"][0]["link"] == {"kind": "NV2", "gb_s": 50}
     assert "link" not in doc["binds"][1]
     assert doc["binds"][1]["nominated"] is True
     assert {"pod", "gang", "from", "to", "devices", "for"} <= doc["moves"][0].keys()
