@@ -74,10 +74,12 @@ QUEUES = Resource("scheduling.run.ai", "v2", "queues", "Queue", namespaced=False
 POD_GROUPS = Resource("scheduling.run.ai", "v2alpha2", "podgroups", "PodGroup")
 BIND_REQUESTS = Resource("scheduling.run.ai", "v1alpha2", "bindrequests", "BindRequest")
 TOPOLOGIES = Resource("kai.scheduler", "v1alpha1", "topologies", "Topology", namespaced=False)
+SCHEDULING_SHARDS = Resource("kai.scheduler", "v1", "schedulingshards", "SchedulingShard", namespaced=False)
+KAI_CONFIGS = Resource("kai.scheduler", "v1", "configs", "Config", namespaced=False)
 NODE_RESOURCE_TOPOLOGIES = Resource(
     "topology.node.k8s.io", "v1alpha2", "noderesourcetopologies", "NodeResourceTopology", namespaced=False
 )
-"""What is watched, written, or both. The schemas of the last five are KAI's and the NUMA exporter's."""
+"""What is watched, written, or both. The schemas of the last seven are KAI's and the NUMA exporter's."""
 
 JOBS = Resource("batch", "v1", "jobs", "Job")
 REPLICA_SETS = Resource("apps", "v1", "replicasets", "ReplicaSet")

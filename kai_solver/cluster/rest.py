@@ -23,7 +23,8 @@ READ_S = 30.0
 """Seconds without a byte after which a request is given up; a half-open connection would wait for ever."""
 
 WATCH_SILENCE_S = 100.0
-"""The same for a watch: an API server sends bookmarks about once a minute, late ones after 75 s."""
+"""The same for a watch, which then ends without an error, and the next one goes on: a kind of which nothing changes is
+silent where the API server sends no bookmarks. A server that is away refuses the next one."""
 
 CHUNK = 1 << 16
 
@@ -129,6 +130,8 @@ class RestApi:
             if cuts != self._cuts:
                 raise ApiError(0, "Cut", f"watch of {resource.name}: the connection was cut")
             yield from _events(answer)
+        except urllib3.exceptions.ReadTimeoutError:
+            return
         except (urllib3.exceptions.HTTPError, http.client.HTTPException, OSError) as error:
             raise ApiError(0, type(error).__name__, str(error)) from error
         finally:

@@ -5,7 +5,17 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from kai_solver.cluster.api import Object, WatchEvent, key_of
-from kai_solver.cluster.resources import CONFIG_MAPS, CSI_STORAGE_CAPACITIES, NODES, POD_GROUPS, PODS, QUEUES, Resource
+from kai_solver.cluster.resources import (
+    CONFIG_MAPS,
+    CSI_STORAGE_CAPACITIES,
+    KAI_CONFIGS,
+    NODES,
+    POD_GROUPS,
+    PODS,
+    QUEUES,
+    SCHEDULING_SHARDS,
+    Resource,
+)
 from kai_solver.cluster.trim import trimmed
 from kai_solver.domain import Notice
 from kai_solver.errors.barrier import barrier, caught
@@ -117,7 +127,7 @@ def is_worth_a_cycle(resource: Resource, before: Mapping[str, Any] | None, after
     if before is None or after is None:
         return True
     if resource == CONFIG_MAPS:
-        return False  # only whether they are there matters; older leader elections write them every two seconds
+        return before.get("data") != after.get("data")  # trimmed; older leader elections write them every two seconds
     try:
         return _essence(resource, before) != _essence(resource, after)
     except Exception:
@@ -163,6 +173,6 @@ def _essence(resource: Resource, value: Mapping[str, Any]) -> object:
         return (*named, value.get("spec"), status.get("allocatable"), conditions)
     if resource == PODS:
         return (*named, value.get("spec"), status.get("phase"), status.get("nominatedNodeName"))
-    if resource in (QUEUES, POD_GROUPS):
+    if resource in (QUEUES, POD_GROUPS, SCHEDULING_SHARDS, KAI_CONFIGS):
         return (*named, value.get("spec"))
     return {name: part for name, part in value.items() if name != "metadata"}, named

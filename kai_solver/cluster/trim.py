@@ -5,6 +5,7 @@ from typing import Any
 
 from kai_solver.cluster.api import Object
 from kai_solver.cluster.resources import CONFIG_MAPS, NODES, PODS, Resource
+from kai_solver.kubeobjects.kinddefaults import TYPES
 from kai_solver.kubeobjects.owners import OWNER_KINDS
 from kai_solver.kubeobjects.trim import LAST_APPLIED, drop, trim_containers, trim_node
 
@@ -31,8 +32,12 @@ def _pod(value: Object) -> None:
 
 
 def _config_map(value: Object) -> None:
-    """Only that it exists matters, but for the ones that settings may name, which are read on their own."""
+    """Only that it exists matters, but for default priorities of kinds, which KAI's Config may name."""
+    data = value.get("data")
+    kept = {TYPES: data[TYPES]} if isinstance(data, dict) and TYPES in data else None
     drop(value, ("data", "binaryData"))
+    if kept is not None:
+        value["data"] = kept
 
 
 _TRIMS: Mapping[Resource, Callable[[dict[str, Any]], None]] = {PODS: _pod, NODES: trim_node, CONFIG_MAPS: _config_map}

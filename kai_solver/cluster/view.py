@@ -42,6 +42,12 @@ FIELDS: Mapping[Resource, str] = {
 }
 """Kinds that a snapshot is made of, and the field of `RawObjects` for each."""
 
+POLICY = (resources.SCHEDULING_SHARDS, resources.KAI_CONFIGS)
+"""KAI's objects that say how the cluster is scheduled."""
+
+WATCHED = (*FIELDS, *POLICY)
+"""Kinds that no decision is made without."""
+
 Overlay = Callable[[tuple[Object, ...], float], tuple[Object, ...]]
 """Changes the pods that a cycle sees; given epoch seconds."""
 
@@ -60,7 +66,7 @@ class View:
     owners
         Gives the owners of pods.
     settings
-        None: as the objects in the cluster say.
+        Gives them as of now; None: as the objects in the cluster say.
     overlays
         Laid over the pods after ``assumed``, in turn: promised places, for example.
     claims
@@ -78,7 +84,7 @@ class View:
         store: Store,
         assumed: Assumed,
         owners: Callable[[], tuple[Object, ...]] = tuple,
-        settings: KubeSettings | None = None,
+        settings: Callable[[], KubeSettings | None] = lambda: None,
         overlays: tuple[Overlay, ...] = (),
         claims: Overlay | None = None,
         refused: Callable[[float], frozenset[str]] | None = None,
@@ -105,7 +111,7 @@ class View:
         self._spoilt = []
         found = RawObjects(
             **{field: self._store.all(resource) for resource, field in FIELDS.items()},  # type: ignore[arg-type]
-            other=self._owners(),
+            other=(*self._owners(), *(value for kind in POLICY for value in self._store.all(kind))),
         )
         budgets: tuple[Object, ...] = found.disruption_budgets  # type: ignore[assignment]
         found = replace(found, disruption_budgets=self._without_spoilers("PodDisruptionBudget", budgets, self._budgets))
@@ -151,7 +157,7 @@ class View:
         requests: tuple[Object, ...] = found.bind_requests  # type: ignore[assignment]
         change = partial(unfinished, store=self._store)
         found = replace(found, bind_requests=self._without_spoilers("BindRequest", requests, change))
-        read = lower(snapshot_from_objects(found, now_s=now_s, settings=self._settings, recall=self._recall))
+        read = lower(snapshot_from_objects(found, now_s=now_s, settings=self._settings(), recall=self._recall))
         refused = self._refused(now_s) if self._refused is not None else frozenset[str]()
         more = (*self._notices(), *self._spoilt)
         return replace(read, refused=refused, notices=(*read.notices, *more)) if refused or more else read

@@ -11,7 +11,7 @@ import structlog
 from kai_solver.cluster.api import Api, ApiError
 from kai_solver.cluster.reflector import Reflector
 from kai_solver.cluster.resources import Resource
-from kai_solver.cluster.view import FIELDS, View
+from kai_solver.cluster.view import WATCHED, View
 from kai_solver.controller.admission.webhook import Webhook
 from kai_solver.controller.explaining import Explaining
 from kai_solver.controller.faults import Faults
@@ -19,7 +19,7 @@ from kai_solver.controller.keeper import Keeper
 from kai_solver.controller.loop import Reporter, Scheduler
 from kai_solver.controller.serving import Answer, Callers, Limits, Route, Server, download, metrics, probe
 from kai_solver.controller.settings import ControllerSettings
-from kai_solver.controller.wiring import kube_settings, wire
+from kai_solver.controller.wiring import wire
 from kai_solver.errors import KaiSolverError
 from kai_solver.errors.barrier import barrier, caught, listening
 from kai_solver.kubeobjects import export_kai_snapshot
@@ -174,7 +174,7 @@ class Controller:
             start("look for KAI's scheduler", lambda: parts.rival.run(self.stop))
 
     def _watch(self, kind: Resource) -> None:
-        store, is_optional = self._parts.known.store, kind not in FIELDS
+        store, is_optional = self._parts.known.store, kind not in WATCHED
         found = Reflector(self._parts.api, kind, store, self.stop, self._complain, is_optional=is_optional)
         self._reflectors = (*self._reflectors, found)
         self._keeper.start(f"{WATCH} {kind.name}", found.run)
@@ -242,7 +242,7 @@ class Controller:
         problem = self.not_ready() or ("" if self.fence() else self._leader_text())
         if problem:
             return Answer(503, f"{problem}\n".encode())
-        return self._explaining.answer(query, self._parts.known.store, kube_settings(self.settings))
+        return self._explaining.answer(query, self._parts.known.store, self._parts.policy())
 
     def _leader_text(self) -> str:
         holder = self._parts.lease.holder
@@ -253,7 +253,7 @@ class Controller:
         """What it sees now, as KAI's own ``/get-snapshot`` would write it."""
         known = self._parts.known
         objects = View(known.store, known.assumed, known.owners.objects).objects(self._clock())
-        return export_kai_snapshot(objects, kube_settings(self.settings))
+        return export_kai_snapshot(objects, self._parts.policy())
 
     def _serve(self) -> list[Server]:
         """A listener for each address: clients of one do not affect the others."""
@@ -292,8 +292,8 @@ class Controller:
         stated = self.settings
         if not stated.admission.enabled or stated.dry_run:
             return None
-        read_by, note_drop = kube_settings(stated), self._count_drops("admission")
-        return Webhook(self.api, self._parts.known.store, stated, read_by, self.metrics, self._clock, note_drop)
+        parts, note_drop = self._parts, self._count_drops("admission")
+        return Webhook(self.api, parts.known.store, stated, parts.policy, self.metrics, self._clock, note_drop)
 
     def _drain(self) -> None:
         """Let bindings in progress end, and another replica begin: half-done work is finished, nothing new begins.

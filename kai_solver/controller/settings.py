@@ -13,10 +13,12 @@ import yaml
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
 from pydantic_settings import BaseSettings, InitSettingsSource, PydanticBaseSettingsSource, SettingsConfigDict
 
+from kai_solver.domain.placement import Strategy
 from kai_solver.errors import InputError, nearest
 from kai_solver.kubeobjects.access import Access, Allowance
 from kai_solver.modelfiles.schema import seconds
 
+AnySeconds = Annotated[float, BeforeValidator(seconds), Field(ge=-86_400, le=86_400)]
 Seconds = Annotated[float, BeforeValidator(seconds), Field(ge=0, le=86_400)]
 
 
@@ -129,6 +131,66 @@ class AccessRules(_Part):
         return Access(tuple(rule.allowance() for rule in self.queues), tuple(rule.allowance() for rule in self.spares))
 
 
+class PolicySettings(_Part):
+    """Cluster-wide policy; what is left open is the word of KAI's SchedulingShard and Config, else KAI's default."""
+
+    gpu_placement: Strategy | None = Field(
+        default=None, description="binpack or spread over nodes, for pods with GPUs (binpack)."
+    )
+    cpu_placement: Strategy | None = Field(default=None, description="The same for pods without GPUs (binpack).")
+    gpu_sharing_placement: Strategy | None = Field(
+        default=None, description="Parts of GPUs on few or on many devices (as gpu_placement)."
+    )
+    restrict_node_scheduling: bool | None = Field(
+        default=None,
+        description="Pods with GPUs only on nodes labelled gpu-worker, others only on cpu-worker (false).",
+    )
+    full_hierarchy: bool | None = Field(
+        default=None, description="Fair share level by level; false: all leaf queues under one root (true)."
+    )
+    max_consolidation_gangs: int | None = Field(
+        default=None, ge=-1, description="Gangs that may be moved for one; 0: none, -1: any number (-1; KAI: 16)."
+    )
+    consolidating_reclaim: bool | None = Field(
+        default=None, description="Victims of reclaim that fit elsewhere are moved instead (true)."
+    )
+    staleness_grace: AnySeconds | None = Field(
+        default=None, description="How long a gang may run below its minimum; negative: for ever (60)."
+    )
+    stuck_in_releasing: Seconds | None = Field(
+        default=None, description="After so long nothing waits for the place of a deleted pod any more (120)."
+    )
+    reclaim_min_runtime: Seconds | None = Field(
+        default=None, description="How long work runs before it may be reclaimed, where no queue says (0)."
+    )
+    preempt_min_runtime: Seconds | None = Field(
+        default=None, description="How long work runs before it may be preempted, where no queue says (0)."
+    )
+    reclaim_resolve: Literal["lca", "queue"] | None = Field(
+        default=None, description="How reclaim looks up the queue's minimum run time (lca)."
+    )
+    k_value: float | None = Field(default=None, ge=0, description="Weight of past usage in fair shares (1).")
+    saturation_multiplier: float | None = Field(
+        default=None, ge=1, description="Of the reclaimer's saturation against its siblings' (1)."
+    )
+    non_preemptible_priority: int | None = Field(
+        default=None, description="Priority from which work cannot be preempted (100)."
+    )
+    gpu_resources: Annotated[tuple[str, ...], Field(min_length=1)] | None = Field(
+        default=None, description="Resources that are whole GPUs (nvidia.com/gpu, amd.com/gpu)."
+    )
+    shared_gpu_resources: tuple[str, ...] | None = Field(
+        default=None, description="Resources that are replicas of time-sliced GPUs (nvidia.com/gpu.shared)."
+    )
+    numa: bool | None = Field(default=None, description="Heed NUMA zones where nodes report them (true).")
+    numa_ignored: tuple[str, ...] | None = Field(
+        default=None, description="Resources that need not be in one NUMA zone (none)."
+    )
+    numa_reconstruct: bool | None = Field(
+        default=None, description="Reckon what is free in NUMA zones from the pods (true)."
+    )
+
+
 class Admission(_Part):
     """The admission webhook: what is refused, warned of and filled in before an object is kept."""
 
@@ -155,6 +217,10 @@ class Admission(_Part):
         description="Certificate of its signer, for caBundle; empty: cert-manager or the like keeps that right.",
     )
     gpu_sharing: bool = Field(default=True, description="Allow pods that ask for a part of a GPU.")
+    block_nvidia_visible_devices: bool | None = Field(
+        default=None,
+        description="Pods may not choose devices by NVIDIA_VISIBLE_DEVICES; empty: as KAI's Config says (false).",
+    )
     queue_typo: Literal["refuse", "warn"] = Field(
         default="refuse", description="What becomes of an object that names a queue that does not exist."
     )
@@ -172,13 +238,13 @@ class Admission(_Part):
     namespace_label: str = Field(
         default="kai-solver/inject",
         min_length=1,
-        description="Pods in namespaces where this label is 'enabled' get scheduler name, queue and GPU variables.",
+        description="Pods in namespaces where this label is 'enabled' get our scheduler name, and a queue.",
     )
     queue: str = Field(
         default="", description="Queue of such pods where neither they nor their namespace name one; empty: none."
     )
     runtime_class: str = Field(
-        default="nvidia", description="Runtime class of such pods that ask for a part of a GPU; empty: none."
+        default="nvidia", description="Runtime class of our pods that ask for a part of a GPU; empty: none."
     )
 
 
@@ -247,6 +313,9 @@ class ControllerSettings(BaseSettings):
     leadership: Leadership = Field(default=Leadership(), description="Which of several replicas acts.")
     workers: Workers = Field(default=Workers(), description="Threads.")
     admission: Admission = Field(default=Admission(), description="The admission webhook.")
+    policy: PolicySettings = Field(
+        default=PolicySettings(), description="Cluster-wide policy; empty: as KAI's SchedulingShard and Config say."
+    )
     access: AccessRules = Field(default=AccessRules(), description="Rights to use queues and spare nodes.")
     kubeconfig: str = Field(default="", description="File of the cluster's address; empty: the pod's own account.")
     context: str = Field(default="", description="Context in the kubeconfig; empty: the current one.")

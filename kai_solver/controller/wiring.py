@@ -24,7 +24,7 @@ from kai_solver.cluster.promises import Promises
 from kai_solver.cluster.resources import NODES, PRIORITY_CLASSES, Resource
 from kai_solver.cluster.store import Store
 from kai_solver.cluster.timing import TimedApi
-from kai_solver.cluster.view import FIELDS, View
+from kai_solver.cluster.view import WATCHED, View
 from kai_solver.controller.apart import Apart
 from kai_solver.controller.compiling import Compiling
 from kai_solver.controller.deciding import Decider
@@ -32,6 +32,7 @@ from kai_solver.controller.endings import Endings
 from kai_solver.controller.gauges import ClusterGauges
 from kai_solver.controller.keys import SigningKeys
 from kai_solver.controller.loop import Pace, Reporter, Scheduler
+from kai_solver.controller.policy import ClusterPolicy
 from kai_solver.controller.preparing import NO_SHARES, Preparing, preparing
 from kai_solver.controller.quarantine import Quarantine
 from kai_solver.controller.reporting.reporters import LogReporter, MetricReporter, Reporters
@@ -83,12 +84,12 @@ class Known:
     @property
     def kinds(self) -> tuple[Resource, ...]:
         """All kinds that are listed and watched."""
-        return (*FIELDS, *self.owners.kinds)
+        return (*WATCHED, *self.owners.kinds)
 
     @property
     def missing(self) -> tuple[str, ...]:
         """Kinds that no decision is made without and that were not listed yet."""
-        kinds = tuple(FIELDS) if self.is_enough() else self.kinds
+        kinds = WATCHED if self.is_enough() else self.kinds
         return tuple(kind.name for kind in kinds if not self.store.is_synced((kind,)))
 
     def notices(self) -> tuple[Notice, ...]:
@@ -97,7 +98,7 @@ class Known:
 
     def is_enough(self) -> bool:
         """Whether each kind was listed once, and the owners of the pods are known, as far as they can be."""
-        return self.store.is_synced(FIELDS) and self.owners.is_settled()
+        return self.store.is_synced(WATCHED) and self.owners.is_settled()
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,6 +108,7 @@ class Parts:
     api: Api
     contact: Contact
     known: Known
+    policy: ClusterPolicy
     metrics: Metrics
     lease: Lease
     identity: Identity
@@ -138,7 +140,8 @@ def wire(api: Api, settings: ControllerSettings, reporters: tuple[Reporter, ...]
     shields = Shields(known.store, settings.evictions)
     evictor = Evictor(acting, known.assumed, fence, _rates(settings), clock, budgets_count=shields.count)
     keys = _keys(api.within(ASKED_S), settings, fence, clock)
-    view = _view(known, before, evictor, settings, keys.signer, shields)
+    policy = ClusterPolicy(known.store, kube_settings(settings, keys.signer), settings)
+    view = _view(known, before, evictor, policy, shields)
     quarantine = Quarantine(clock, report=metrics.quarantined.set)
     compiling = Compiling(metrics.compiled.set, may_compile=settings.compile_kernels)
     note_fault = functools.partial(_note_fault, metrics)
@@ -181,7 +184,20 @@ def wire(api: Api, settings: ControllerSettings, reporters: tuple[Reporter, ...]
     known.owners.wake = scheduler.news.notify
     leading = lease, identity, fence
     return Parts(
-        api, contact, known, metrics, *leading, decider, before, rival, keys, scheduler, status_reporter, pools, over
+        api,
+        contact,
+        known,
+        policy,
+        metrics,
+        *leading,
+        decider,
+        before,
+        rival,
+        keys,
+        scheduler,
+        status_reporter,
+        pools,
+        over,
     )
 
 
@@ -246,12 +262,10 @@ def _has_node(store: Store, name: str) -> bool:
     return store.get(NODES, name) is not None
 
 
-def _view(
-    known: Known, before: Preparing, evictor: Evictor, settings: ControllerSettings, signer: Signer, shields: Shields
-) -> View:
-    overlays, read_by = (known.promises.overlay, known.owners.overlay, *before.pods), kube_settings(settings, signer)
+def _view(known: Known, before: Preparing, evictor: Evictor, policy: ClusterPolicy, shields: Shields) -> View:
+    overlays = (known.promises.overlay, known.owners.overlay, *before.pods)
     objects, claims, refused = known.owners.objects, before.claims, evictor.protected
-    return View(known.store, known.assumed, objects, read_by, overlays, claims, refused, known.notices, shields.counted)
+    return View(known.store, known.assumed, objects, policy, overlays, claims, refused, known.notices, shields.counted)
 
 
 def _status_reporter(

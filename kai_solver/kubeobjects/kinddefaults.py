@@ -8,7 +8,7 @@ from kai_solver.kubeobjects.notices import Notices, namespaced_key
 from kai_solver.kubeobjects.objects import Object
 from kai_solver.kubeobjects.raw import Raw, parse_json
 
-_TYPES = "types"
+TYPES = "types"
 """Key of the ConfigMap whose value is a JSON list."""
 
 _ARGS = "spec.podGrouper.args"
@@ -35,11 +35,9 @@ def kind_defaults(config: Raw, config_maps: tuple[Object, ...], notices: Notices
 
     A ConfigMap that is not there, or is broken, changes nothing and is noted: KAI takes its own defaults then.
     """
-    args = config.get(_ARGS)
-    name = args.text("defaultPrioritiesConfigMapName")
-    if not name:
+    key = default_priorities(config)
+    if not key:
         return ()
-    key = f"{args.text('defaultPrioritiesConfigMapNamespace') or 'default'}/{name}"
     try:
         found = next((raw for raw in map(Raw, config_maps) if _key(raw) == key), None)
         if found is None:
@@ -51,6 +49,19 @@ def kind_defaults(config: Raw, config_maps: tuple[Object, ...], notices: Notices
         return ()
 
 
+def default_priorities(config: Raw) -> str:
+    """``namespace/name`` of the ConfigMap that a Config names for default priorities; empty where it names none.
+
+    Raises
+    ------
+    InputError
+        A value has the wrong type.
+    """
+    args = config.get(_ARGS)
+    name = args.text("defaultPrioritiesConfigMapName")
+    return f"{args.text('defaultPrioritiesConfigMapNamespace') or 'default'}/{name}" if name else ""
+
+
 def _key(raw: Raw) -> str:
     try:
         return namespaced_key(raw)
@@ -59,8 +70,8 @@ def _key(raw: Raw) -> str:
 
 
 def _defaults(config_map: Raw) -> Iterator[KindDefault]:
-    text = config_map.get("data").key(_TYPES).text()
-    listed = parse_json(text or "[]", f"data.{_TYPES}", 'Write [{"typeName": ..., "priorityName": ...}]')
+    text = config_map.get("data").key(TYPES).text()
+    listed = parse_json(text or "[]", f"data.{TYPES}", 'Write [{"typeName": ..., "priorityName": ...}]')
     for entry in listed.items():
         yield KindDefault(
             entry.required("typeName"), entry.text("group"), entry.text("priorityName"), entry.text("preemptibility")

@@ -43,6 +43,8 @@ class KubeSettings:
         What is believed of what users can write.
     access
         Which namespaces may use which queues, and spare nodes.
+    block_visible_devices
+        Pods may not name devices of NVIDIA's runtime themselves; for admission (docs/kai-behaviour.md#config).
     notices
         What could not be taken over from where the settings came from.
     """
@@ -64,6 +66,7 @@ class KubeSettings:
     extended_claims: bool = True
     trust: Trust = field(default_factory=Trust)
     access: Access = OPEN
+    block_visible_devices: bool = False
     notices: tuple[Notice, ...] = ()
 
 

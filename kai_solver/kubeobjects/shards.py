@@ -11,13 +11,14 @@ from kai_solver.errors import InputError
 from kai_solver.kubeobjects.honoured import ANYTHING, Rules, unhonoured
 from kai_solver.kubeobjects.kinddefaults import kind_defaults
 from kai_solver.kubeobjects.notices import Notices, object_name
-from kai_solver.kubeobjects.objects import RawObjects, group_of, kind_of
+from kai_solver.kubeobjects.objects import Object, RawObjects, group_of, kind_of
 from kai_solver.kubeobjects.ownsettings import with_own_annotations
 from kai_solver.kubeobjects.raw import Raw
 from kai_solver.kubeobjects.settings import KubeSettings, ignored_resources
 from kai_solver.kubeobjects.shardargs import HONOURED, with_args, with_plugins
 
 GROUP = "kai.scheduler"
+KINDS = ("SchedulingShard", "Config")
 
 Reader = Callable[[Raw, KubeSettings, Notices], KubeSettings]
 
@@ -34,6 +35,11 @@ _SHARD: Rules = {
 }
 
 
+def is_of_kai(value: Object) -> bool:
+    """Whether an object is KAI's Config or a SchedulingShard, by its kind and group."""
+    return kind_of(value) in KINDS and group_of(value.get("apiVersion")) == GROUP
+
+
 def settings_from_objects(objects: RawObjects) -> KubeSettings:
     """Settings as the cluster's Config and SchedulingShard state them; KAI's defaults where there are none.
 
@@ -41,18 +47,18 @@ def settings_from_objects(objects: RawObjects) -> KubeSettings:
     installation but for three names and where default priorities are; fields of a shard that are not honoured are
     listed in a notice.
     """
-    found = [Raw(value) for value in objects.other if kind_of(value) and group_of(value.get("apiVersion")) == GROUP]
+    found = [Raw(value) for value in objects.other if is_of_kai(value)]
     notices = Notices()
     settings = KubeSettings()
     for raw in found:
         if kind_of(raw.value) == "Config":
             settings = _guarded(_with_names, raw, settings, notices)
-            defaults = partial(_with_kind_defaults, objects)
-            settings = _guarded(defaults, raw, settings, notices)
+            settings = _guarded(partial(with_config, config_maps=objects.config_maps), raw, settings, notices)
     shards = [raw for raw in found if kind_of(raw.value) == "SchedulingShard"]
     if shards:
         shard = next((raw for raw in shards if _is_default(raw)), shards[0])
-        settings = _guarded(_with_shard, shard, settings, notices)
+        settings = _guarded(with_shard, shard, settings, notices)
+        note_moves(object_name("SchedulingShard", shard), settings.policy, notices)
         for other in shards:
             if other is not shard:
                 name = object_name("SchedulingShard", shard)
@@ -76,46 +82,70 @@ def _with_names(raw: Raw, settings: KubeSettings, _: Notices) -> KubeSettings:
         scheduler_name=names.text("schedulerName") or settings.scheduler_name,
         queue_label_key=names.text("queueLabelKey") or settings.queue_label_key,
         node_pool_key=names.text("nodePoolLabelKey") or settings.node_pool_key,
-        policy=with_own_annotations(raw, settings.policy),
     )
 
 
-def _with_kind_defaults(objects: RawObjects, raw: Raw, settings: KubeSettings, notices: Notices) -> KubeSettings:
-    return replace(settings, kind_defaults=kind_defaults(raw, objects.config_maps, notices))
+def with_config(
+    raw: Raw, settings: KubeSettings, notices: Notices, config_maps: tuple[Object, ...] = ()
+) -> KubeSettings:
+    """Settings with what a Config says beside names: of admission, of default priorities, and our annotations.
+
+    Raises
+    ------
+    InputError
+        A value cannot be read; names the field.
+    """
+    policy = with_own_annotations(raw, settings.policy)
+    blocks = raw.flag("spec.admission.blockNvidiaVisibleDevices", settings.block_visible_devices)
+    defaults = kind_defaults(raw, config_maps, notices)
+    return replace(settings, policy=policy, block_visible_devices=blocks, kind_defaults=defaults)
 
 
-def _with_shard(raw: Raw, settings: KubeSettings, notices: Notices) -> KubeSettings:
+def with_shard(raw: Raw, settings: KubeSettings, notices: Notices) -> KubeSettings:
+    """Settings with what a SchedulingShard states; what it leaves open stays as it is in ``settings``.
+
+    Raises
+    ------
+    InputError
+        A value cannot be read; names the field.
+    """
     spec = raw.get("spec")
-    gpu, cpu = _strategy(spec.get("placementStrategy.gpu")), _strategy(spec.get("placementStrategy.cpu"))
     base = settings.policy
+    gpu = _strategy(spec.get("placementStrategy.gpu"), base.gpu_placement)
     policy = replace(
         base,
         gpu_placement=gpu,
-        cpu_placement=cpu,
-        gpu_sharing_placement=gpu,
-        k_value=max(0.0, spec.number("kValue", Policy().k_value)),
-        reclaim_min_runtime_s=spec.duration_s("minRuntime.reclaimMinRuntime") or 0.0,
-        preempt_min_runtime_s=spec.duration_s("minRuntime.preemptMinRuntime") or 0.0,
+        cpu_placement=_strategy(spec.get("placementStrategy.cpu"), base.cpu_placement),
+        gpu_sharing_placement=gpu if spec.get("placementStrategy.gpu") else base.gpu_sharing_placement,
+        k_value=max(0.0, spec.number("kValue", base.k_value)),
+        reclaim_min_runtime_s=_duration(spec.get("minRuntime.reclaimMinRuntime"), base.reclaim_min_runtime_s),
+        preempt_min_runtime_s=_duration(spec.get("minRuntime.preemptMinRuntime"), base.preempt_min_runtime_s),
     )
     settings = with_args(spec, replace(settings, policy=policy))
     policy = with_own_annotations(raw, with_plugins(spec, settings.policy))
-    name = object_name("SchedulingShard", raw)
-    if policy.max_consolidation_gangs == 0:
-        notices.warn(name, "has no consolidation, so nothing is moved to make room, as in KAI")
-    elif "spread" in (gpu, cpu):
-        notices.warn(name, "spreads: KAI would then move nothing to make room, kai-solver does")
     ignored = list(unhonoured(raw, _SHARD))
     if ignored:
-        notices.warn(name, f"not honoured yet: {', '.join(ignored)}")
+        notices.warn(object_name("SchedulingShard", raw), f"not honoured yet: {', '.join(ignored)}")
     numa = spec.get("plugins.numa")
+    ignored_by_numa = numa.get("arguments.ignoreList")
     return replace(
         settings,
         node_pool=spec.text("partitionLabelValue"),
         policy=policy,
-        numa=numa.flag("enabled", default=True),
-        numa_ignored=ignored_resources(numa.text("arguments.ignoreList"), settings.policy.gpu_resources),
-        numa_reconstruct=numa.text("arguments.reconstructAvailable").lower() != "false",
+        numa=numa.flag("enabled", default=settings.numa),
+        numa_ignored=ignored_resources(ignored_by_numa.text(), settings.policy.gpu_resources)
+        if ignored_by_numa
+        else settings.numa_ignored,
+        numa_reconstruct=numa.text("arguments.reconstructAvailable", str(settings.numa_reconstruct)).lower() != "false",
     )
+
+
+def note_moves(name: str, policy: Policy, notices: Notices) -> None:
+    """What becomes of consolidation by the policy of the shard of this name, where KAI's users may not expect it."""
+    if policy.max_consolidation_gangs == 0:
+        notices.warn(name, "has no consolidation, so nothing is moved to make room, as in KAI")
+    elif "spread" in (policy.gpu_placement, policy.cpu_placement):
+        notices.warn(name, "spreads: KAI would then move nothing to make room, kai-solver does")
 
 
 def _is_default(raw: Raw) -> bool:
@@ -125,5 +155,12 @@ def _is_default(raw: Raw) -> bool:
         return False
 
 
-def _strategy(raw: Raw) -> Strategy:
+def _strategy(raw: Raw, stated: Strategy) -> Strategy:
+    if not raw:
+        return stated
     return "spread" if raw.text() == "spread" else "binpack"
+
+
+def _duration(raw: Raw, stated_s: float) -> float:
+    found_s = raw.duration_s()
+    return stated_s if found_s is None else found_s

@@ -13,7 +13,7 @@ import pytest
 from kubernetes.client import Configuration
 
 from kai_solver.cluster import rest
-from kai_solver.cluster.api import ApiError, WatchEvent
+from kai_solver.cluster.api import ApiError
 from kai_solver.cluster.resources import NODES, POD_GROUPS, PODS, Resource
 from kai_solver.cluster.rest import RestApi, connect
 from kai_solver.errors import InputError
@@ -149,12 +149,9 @@ def test_an_error_in_a_watch_ends_it_with_its_reason(data: bytes, status: int) -
 def test_a_silent_watch_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(rest, "WATCH_SILENCE_S", 0.2)
     data = lines({"type": "ADDED", "object": {"metadata": {"name": "a"}}})
-    heard: list[WatchEvent] = []
     answers = {"GET /api/v1/nodes": (200, {"Content-Length": "10000"}, data)}
-    with serving(answers, threading.Event()) as (api, _), pytest.raises(ApiError) as caught:
-        heard.extend(api.watch(NODES, "7", 30.0))
-    assert caught.value.is_passing
-    assert len(heard) <= 1
+    with serving(answers, threading.Event()) as (api, _):
+        assert len(list(api.watch(NODES, "7", 30.0))) <= 1, "it ends, and not as an error: nothing may have happened"
 
 
 def test_an_answer_is_waited_for_no_longer_than_one_likes() -> None:

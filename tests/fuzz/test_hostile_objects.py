@@ -117,7 +117,7 @@ def judge() -> Iterator[Judge]:
         store.replace(resource_of(value), [value])
     api.create(QUEUES, "", {"metadata": {"name": HONEST}})
     lookup = Lookup(api, store)
-    yield Judge(ControllerSettings(), KubeSettings(), lookup)
+    yield Judge(ControllerSettings(), KubeSettings, lookup)
     lookup.close()
 
 

@@ -13,7 +13,7 @@ from pydantic import BaseModel
 
 from kai_solver.cluster import resources
 from kai_solver.cluster.resources import Resource
-from kai_solver.cluster.view import FIELDS
+from kai_solver.cluster.view import WATCHED
 from kai_solver.controller.settings import ControllerSettings
 from kai_solver.kubeobjects.owners import OWNER_KINDS
 from tests.support import reference
@@ -33,7 +33,7 @@ Right = tuple[str, str, str]
 
 def watched() -> set[Right]:
     """What reflectors list and watch. Owners are known by kind alone: their plural is regular."""
-    kinds = {(kind.group, kind.plural) for kind in FIELDS} | {
+    kinds = {(kind.group, kind.plural) for kind in WATCHED} | {
         (group, f"{kind.lower()}s") for group, kind in OWNER_KINDS
     }
     return {(group, plural, verb) for group, plural in kinds for verb in ("list", "watch")}

@@ -1,4 +1,4 @@
-"""What is filled into new pods of namespaces that ask for it: scheduler name, queue, and the variables of shared GPUs.
+"""What is filled into new pods: the variables of shared GPUs, as KAI does; where a namespace asks for it, more.
 
 KAI's binder, and ours, describe a container's part of a GPU in two ConfigMaps that the pod must refer to before it is
 bound (docs/kai-behaviour.md#binding): one with the devices and the portion, one for more variables. Their names begin
@@ -13,7 +13,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from kai_solver.cluster.api import Object
+from kai_solver.controller.admission.device_access import hide_devices
 from kai_solver.controller.admission.pods import VISIBLE_DEVICES, asks_for_part, sharing_container
+from kai_solver.domain import Policy
+from kai_solver.errors import InputError
 from kai_solver.kubeobjects import names
 from kai_solver.kubeobjects.raw import Raw
 
@@ -33,7 +36,7 @@ _PINNED = frozenset({"DaemonSet", "Node"})
 class Wishes:
     """What is filled in where a pod leaves it open; empty: nothing.
 
-    ``spared``: namespaces that are never touched.
+    ``spared``: namespaces that are never touched; ``adopts``: pods of the default scheduler become ours.
     """
 
     scheduler_name: str
@@ -41,12 +44,18 @@ class Wishes:
     queue: str = ""
     runtime_class: str = ""
     spared: frozenset[str] = frozenset({names.RESERVATION_NAMESPACE, names.SCALING_NAMESPACE})
+    adopts: bool = True
 
 
-def filled(pod: Object, wishes: Wishes, token: str) -> Object:
+def filled(pod: Object, wishes: Wishes, token: str, hides: Policy | None = None) -> Object:
     """The pod with what ``wishes`` say, and itself where nothing is to be done; what it states stays.
 
-    ``token`` makes the names of its ConfigMaps its own; pods that have theirs keep them.
+    Parameters
+    ----------
+    token
+        Makes the names of its ConfigMaps its own; pods that have theirs keep them.
+    hides
+        Containers that ask for no GPU by this policy are told that they have none; None: they are told nothing.
 
     Raises
     ------
@@ -66,7 +75,17 @@ def filled(pod: Object, wishes: Wishes, token: str) -> Object:
         _refer(after, raw, token)
         if wishes.runtime_class and not raw.text("spec.runtimeClassName"):
             spec["runtimeClassName"] = wishes.runtime_class
+    if hides is not None:
+        hide_devices(after, hides)
     return after
+
+
+def wants_share(pod: Object) -> bool:
+    """Whether the pod asks for a part of a GPU; a malformed one may."""
+    try:
+        return asks_for_part(Raw(pod).strings("metadata.annotations"))
+    except InputError:
+        return True
 
 
 def wants_runtime_class(pod: Object) -> bool:
@@ -109,7 +128,7 @@ def _is_workload(pod: Raw, wishes: Wishes) -> bool:
     """Whether the pod is ours to place: it names no other scheduler, and no node yet."""
     owners = {owner.text("kind") for owner in pod.items("metadata.ownerReferences")}
     return (
-        pod.text("spec.schedulerName") in ("", DEFAULT_SCHEDULER, wishes.scheduler_name)
+        pod.text("spec.schedulerName") in (wishes.scheduler_name, *(("", DEFAULT_SCHEDULER) if wishes.adopts else ()))
         and not pod.text("spec.nodeName")
         and not owners & _PINNED
         and pod.text("metadata.namespace") not in wishes.spared

@@ -32,15 +32,12 @@ class PodPolicy:
         Our own, where no workloads belong.
     refuses_unknown_queues
         Else they are warned of.
-    namespace_label
-        Of namespaces whose pods are filled in.
     """
 
     kube: KubeSettings
     namespace: str
     gpu_sharing: bool = True
     refuses_unknown_queues: bool = True
-    namespace_label: str = "kai-solver/inject"
 
 
 def pod_verdict(pod: Raw, policy: PodPolicy, lookup: Lookup) -> Verdict:
@@ -73,7 +70,7 @@ def sharing(pod: Raw, policy: PodPolicy) -> Verdict:
     try:
         whole_milli = pod_request(pod.get("spec"), policy.kube.policy.gpu_resources).get("gpu", 0)
         gpu = gpu_request(whole_milli, annotations)
-        return (_variables(pod, policy) if shares else FINE) + own_row(gpu, annotations)
+        return (_variables(pod) if shares else FINE) + own_row(gpu, annotations)
     except InputError as error:
         return refuse(error)
 
@@ -110,7 +107,7 @@ def sharing_container(pod: Raw) -> tuple[str, int]:
     raise InputError(f"container with name {stated} not found for fraction request", field=field, cure="Correct it")
 
 
-def _variables(pod: Raw, policy: PodPolicy) -> Verdict:
+def _variables(pod: Raw) -> Verdict:
     """A part of a GPU is of no use to a container that does not know its device."""
     kind, index = sharing_container(pod)
     containers = pod.get("spec").items(kind)
@@ -119,6 +116,6 @@ def _variables(pod: Raw, policy: PodPolicy) -> Verdict:
     if any(variable.text("name") == VISIBLE_DEVICES for variable in containers[index].items("env")):
         return FINE
     return warn(
-        f"the container will not know its part of a GPU: it has no {VISIBLE_DEVICES}. Label the namespace "
-        f"{policy.namespace_label}=enabled, and it is set for new pods"
+        f"the container will not know its part of a GPU: it has no {VISIBLE_DEVICES}. New pods get it from the "
+        "mutating webhook: have it installed"
     )

@@ -12,7 +12,8 @@ import structlog
 from kai_solver.cluster.api import Api
 from kai_solver.cluster.store import Store
 from kai_solver.controller.admission.certificates import Bundle, given_bundle
-from kai_solver.controller.admission.filling import Wishes, filled, json_patch, wants_runtime_class
+from kai_solver.controller.admission.device_access import device_access
+from kai_solver.controller.admission.filling import Wishes, filled, json_patch, wants_runtime_class, wants_share
 from kai_solver.controller.admission.keeping import SecretKeeper, trust
 from kai_solver.controller.admission.lookup import Lookup
 from kai_solver.controller.admission.podgroups import pod_group_verdict
@@ -51,17 +52,17 @@ class Judge:
 
     Parameters
     ----------
-    kube
-        How the cluster's scheduler is set up.
+    policy
+        How the cluster's scheduler is set up now; its names do not change.
     """
 
-    def __init__(self, settings: ControllerSettings, kube: KubeSettings, lookup: Lookup) -> None:
-        stated = settings.admission
+    def __init__(self, settings: ControllerSettings, policy: Callable[[], KubeSettings], lookup: Lookup) -> None:
+        stated, kube = settings.admission, policy()
         self._stated = stated
-        self._kube = kube
+        self._policy = policy
+        self._namespace = settings.namespace
         self._lookup = lookup
         self._refuses = stated.queue_typo == "refuse"
-        self._policy = PodPolicy(kube, settings.namespace, stated.gpu_sharing, self._refuses, stated.namespace_label)
         self._rights = Rights(kube.access, kube.queue_label_key, stated.guard, _exempt(settings))
         base = Wishes(kube.scheduler_name, kube.queue_label_key)
         self._spared = base.spared | {settings.namespace}
@@ -86,14 +87,15 @@ class Judge:
         """What is filled into a new pod; never a refusal."""
         if asked.resource != "pods" or asked.operation != "CREATE" or not asked.after:
             return Decision()
-        labels = self._lookup.namespace_labels(asked.namespace)
-        if labels.get(self._stated.namespace_label) != ENABLED:
+        kube, labels = self._policy(), self._lookup.namespace_labels(asked.namespace)
+        adopts = labels.get(self._stated.namespace_label) == ENABLED
+        if not (adopts or kube.block_visible_devices or wants_share(asked.after)):
             return Decision()
-        queue = labels.get(self._kube.queue_label_key) or self._stated.queue
+        queue = (labels.get(kube.queue_label_key) or self._stated.queue) if adopts else ""
         try:
             runtime_class, verdict = self._runtime_class(asked)
-            wishes = Wishes(self._kube.scheduler_name, self._kube.queue_label_key, queue, runtime_class, self._spared)
-            after = filled(asked.after, wishes, asked.uid)
+            wishes = Wishes(kube.scheduler_name, kube.queue_label_key, queue, runtime_class, self._spared, adopts)
+            after = filled(asked.after, wishes, asked.uid, kube.policy if kube.block_visible_devices else None)
         except InputError as error:
             return Decision(warn(InputError(error.problem, field=error.field, cure="Nothing was filled in")))
         patch = tuple(json_patch(asked.after, after))
@@ -117,7 +119,11 @@ class Judge:
     def _verdict(self, raw: Raw, asked: Asked, *, is_after: bool) -> Verdict:
         match _KINDS.get(asked.resource):
             case "Pod":
-                return pod_verdict(raw, self._policy, self._lookup)
+                stated = self._stated
+                policy = PodPolicy(self._policy(), self._namespace, stated.gpu_sharing, self._refuses)
+                verdict = pod_verdict(raw, policy, self._lookup)
+                is_ours = raw.text("spec.schedulerName") == policy.kube.scheduler_name
+                return verdict + (device_access(raw) if is_ours and policy.kube.block_visible_devices else FINE)
             case "Queue":
                 return queue_verdict(
                     raw,
@@ -154,7 +160,7 @@ class Webhook:
         api: Api,
         store: Store,
         settings: ControllerSettings,
-        kube: KubeSettings,
+        policy: Callable[[], KubeSettings],
         metrics: Metrics,
         clock: Callable[[], float] = time.time,
         note_drop: Callable[[str], None] = lambda _: None,
@@ -163,7 +169,7 @@ class Webhook:
         self._settings = settings
         self._metrics = metrics
         self._lookup = Lookup(api, store)
-        self._judge = Judge(settings, kube, self._lookup)
+        self._judge = Judge(settings, policy, self._lookup)
         self._keeper = self._make_keeper(clock)
         self._tls = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
         self._served = Bundle(b"", b"")

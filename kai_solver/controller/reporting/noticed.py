@@ -5,7 +5,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from kai_solver.cluster.resources import PODS
-from kai_solver.cluster.view import FIELDS
+from kai_solver.cluster.view import WATCHED
 from kai_solver.controller.loop import Cycle
 from kai_solver.controller.reporting import changes
 from kai_solver.controller.reporting.context import ReportContext
@@ -15,7 +15,7 @@ from kai_solver.errors.barrier import barrier
 STANDS_S = 10.0
 """A notice must stand for so long: a pod that waits for its PodGroup, or its owner, mostly does for a moment."""
 
-_RESOURCES = {resource.kind: resource for resource in FIELDS}
+_RESOURCES = {resource.kind: resource for resource in WATCHED}
 _REASONS = {"set-aside": "SetAside", "warning": "NotHonoured"}
 
 

@@ -6,8 +6,11 @@ from typing import Any
 import pytest
 
 from kai_solver.cluster.resources import QUEUES
+from kai_solver.controller.admission.device_access import device_access
+from kai_solver.controller.admission.filling import Wishes, filled
 from kai_solver.controller.admission.pods import PodPolicy, pod_verdict
 from kai_solver.controller.admission.verdict import Verdict
+from kai_solver.domain import Policy
 from kai_solver.kubeobjects import KubeSettings
 from kai_solver.kubeobjects.raw import Raw
 
@@ -107,7 +110,7 @@ def test_no_workloads_beside_the_scheduler(cluster: Any, make_pod: Callable[...,
 
 def test_a_part_without_variables_is_warned_of(cluster: Any, make_pod: Callable[..., Any]) -> None:
     (warning,) = judged(cluster, make_pod({"gpu-fraction": "0.5"})).warnings
-    assert "kai-solver/inject=enabled" in warning
+    assert "it has no NVIDIA_VISIBLE_DEVICES" in warning
     told = make_pod({"gpu-fraction": "0.5", "runai/shared-gpu-configmap": "p-abc-shared-gpu"})
     assert judged(cluster, told) == Verdict()
     own = make_pod({"gpu-fraction": "0.5"})
@@ -158,3 +161,63 @@ def test_a_queue_with_children_is_warned_of(cluster: Any, make_pod: Callable[...
     cluster.listed()
     (warning,) = judged(cluster, make_pod(labels={QUEUE: "root"})).warnings
     assert "has child queues" in warning
+
+
+# -- device access -----------------------------------------------------------------------------------------------------
+
+
+def with_devices(pod: Any, value: str, container: int = 0) -> Any:
+    pod["spec"]["containers"][container]["env"] = [{"name": "NVIDIA_VISIBLE_DEVICES", "value": value}]
+    return pod
+
+
+@pytest.mark.parametrize("value", ["all", "0", "0,1", "GPU-1234", ""])
+def test_a_pod_that_names_devices_is_refused_where_that_is_blocked(make_pod: Callable[..., Any], value: str) -> None:
+    (text,) = device_access(Raw(with_devices(make_pod(), value))).refusals
+    assert text.startswith("NVIDIA_VISIBLE_DEVICES of container main is")
+    assert "none or void" in text
+
+
+@pytest.mark.parametrize("value", ["none", "void"])
+def test_values_that_name_no_device_are_admitted(make_pod: Callable[..., Any], value: str) -> None:
+    assert device_access(Raw(with_devices(make_pod(), value))).refusals == ()
+
+
+def test_the_binders_own_variable_is_admitted_and_one_like_it_is_not(make_pod: Callable[..., Any]) -> None:
+    shared = {"gpu-fraction": "0.5"}
+    pod = filled(make_pod(shared), Wishes("kai-scheduler", QUEUE), "token")
+    assert device_access(Raw(pod)).refusals == ()
+    variables = pod["spec"]["containers"][0]["env"]
+    variables[0]["valueFrom"]["configMapKeyRef"]["name"] = "mine"
+    assert len(device_access(Raw(pod)).refusals) == 1
+
+
+def test_containers_without_a_gpu_are_told_so(make_pod: Callable[..., Any]) -> None:
+    pod = make_pod()
+    limits: tuple[dict[str, str], ...] = (
+        {GPU: "1"},
+        {"nvidia.com/mig-1g.5gb": "1"},
+        {"nvidia.com/gpu.shared": "1"},
+        {},
+    )
+    pod["spec"]["containers"] = [{"name": f"c{n}", "resources": {"limits": found}} for n, found in enumerate(limits)]
+    pod["spec"]["containers"].append({"name": "claims", "resources": {"claims": [{"name": "gpu"}]}})
+    pod["spec"]["containers"].append({"name": "says", "env": [{"name": "NVIDIA_VISIBLE_DEVICES", "value": "all"}]})
+    pod["spec"]["initContainers"] = [{"name": "first"}]
+    after = filled(pod, Wishes("kai-scheduler", QUEUE, adopts=False), "token", Policy())
+    void = [{"name": "NVIDIA_VISIBLE_DEVICES", "value": "void"}]
+    stated = {one["name"]: one.get("env") for kind in ("containers", "initContainers") for one in after["spec"][kind]}
+    nothing = dict.fromkeys(("c0", "c1", "c2", "claims"))
+    assert stated == {**nothing, "c3": void, "first": void, "says": pod["spec"]["containers"][-1]["env"]}
+    assert filled(after, Wishes("kai-scheduler", QUEUE), "token", Policy()) == after
+
+
+def test_the_container_with_a_part_of_a_gpu_keeps_its_variable(make_pod: Callable[..., Any]) -> None:
+    pod = make_pod({"gpu-fraction": "0.5", "gpu-fraction-container-name": "second"})
+    pod["spec"]["containers"].append({"name": "second"})
+    after = filled(pod, Wishes("kai-scheduler", QUEUE, adopts=False), "token", Policy())
+    first, second = after["spec"]["containers"]
+    assert first["env"] == [{"name": "NVIDIA_VISIBLE_DEVICES", "value": "void"}]
+    assert [one["name"] for one in second["env"]] == ["NVIDIA_VISIBLE_DEVICES", "RUNAI_NUM_OF_GPUS", "GPU_PORTION"]
+    assert all("valueFrom" in one for one in second["env"])
+    assert device_access(Raw(after)).refusals == ()

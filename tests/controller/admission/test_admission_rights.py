@@ -123,7 +123,7 @@ def review(user: str, group: str, labels: dict[str, str]) -> bytes:
 def test_the_webhook_asks_for_the_author(cluster: Any, group: str, is_allowed: bool) -> None:
     stated = {"access": RULES, "admission": {"enabled": True, "queue_typo": "warn"}}
     settings = ControllerSettings.model_validate(stated)
-    judge = Judge(settings, kube_settings(settings), cluster.lookup)
+    judge = Judge(settings, lambda: kube_settings(settings), cluster.lookup)
     found = read_review(review("jo", group, {QUEUE: "sales"}))
     assert (found.user, group in found.groups) == ("jo", True)
     assert bool(judge.validate(found).verdict.refusals) != is_allowed

@@ -18,7 +18,8 @@ from kai_solver.cluster.api import ApiError
 from kai_solver.cluster.resources import MUTATING_WEBHOOKS, RUNTIME_CLASSES, SECRETS, VALIDATING_WEBHOOKS
 from kai_solver.controller.admission import webhook as room
 from kai_solver.controller.admission.certificates import make_bundle
-from kai_solver.controller.admission.webhook import Webhook
+from kai_solver.controller.admission.review import Asked
+from kai_solver.controller.admission.webhook import Judge, Webhook
 from kai_solver.controller.serving import Limits, Server
 from kai_solver.controller.settings import ControllerSettings
 from kai_solver.kubeobjects import KubeSettings
@@ -52,7 +53,7 @@ def configured(cluster: Any) -> Any:
 def serving_for(cluster: Any, clock: Callable[[], float] = time.time, **admission: Any) -> Iterator[Webhook]:
     stated = {"enabled": True, "bind_address": "127.0.0.1:0"} | admission
     settings = ControllerSettings(admission=stated)  # type: ignore[arg-type]
-    webhook = Webhook(cluster, cluster.store, settings, KubeSettings(), Metrics(), clock)
+    webhook = Webhook(cluster, cluster.store, settings, KubeSettings, Metrics(), clock)
     try:
         until(lambda: not webhook.not_ready())
         yield webhook
@@ -157,6 +158,48 @@ def test_pods_of_labelled_namespaces_are_filled_in(configured: Any, make_pod: Ca
         assert "patch" not in elsewhere
         assert "patch" not in ask(webhook, ca, "/mutate", PODS, object=pod, operation="UPDATE")
         assert "patch" not in ask(webhook, ca, "/mutate", QUEUES, object=pod)
+
+
+def test_our_pods_of_other_namespaces_get_the_variables_of_shared_gpus_alone(
+    configured: Any, make_pod: Callable[..., Any]
+) -> None:
+    shared = {"gpu-fraction": "0.5"}
+    with serving_for(configured) as webhook:
+        ca = trusted(configured)
+        pod = make_pod(shared, namespace="plain")
+        found = ask(webhook, ca, "/mutate", PODS, object=pod, namespace="plain")
+        steps = {step["path"]: step for step in json.loads(base64.b64decode(found["patch"]))}
+        env = steps["/spec/containers/0/env"]["value"]
+        assert [one["name"] for one in env] == ["NVIDIA_VISIBLE_DEVICES", "RUNAI_NUM_OF_GPUS", "GPU_PORTION"]
+        assert not any(path.startswith("/metadata/labels") for path in steps), "no queue is filled in there"
+        other = make_pod(shared, namespace="plain", schedulerName="default-scheduler")
+        assert "patch" not in ask(webhook, ca, "/mutate", PODS, object=other, namespace="plain")
+
+
+def test_device_access_is_judged_and_filled_in_while_kais_config_blocks_it(
+    cluster: Any, make_pod: Callable[..., Any]
+) -> None:
+    blocks = [False]
+    judge = Judge(
+        ControllerSettings(admission={"enabled": True}),  # type: ignore[arg-type]
+        lambda: KubeSettings(block_visible_devices=blocks[0]),
+        cluster.lookup,
+    )
+    plain, choosing = make_pod(namespace="plain"), make_pod(namespace="plain")
+    choosing["spec"]["containers"][0]["env"] = [{"name": "NVIDIA_VISIBLE_DEVICES", "value": "all"}]
+
+    def asked(pod: Any) -> Asked:
+        return Asked("u", "pods", "CREATE", "plain", pod)
+
+    assert judge.validate(asked(choosing)).verdict.refusals == ()
+    assert judge.mutate(asked(plain)).patch == ()
+    blocks[0] = True
+    (why,) = judge.validate(asked(choosing)).verdict.refusals
+    assert "pods may not choose their devices" in why
+    (step,) = judge.mutate(asked(plain)).patch
+    assert step["value"] == [{"name": "NVIDIA_VISIBLE_DEVICES", "value": "void"}]
+    foreign = choosing | {"spec": choosing["spec"] | {"schedulerName": "default-scheduler"}}
+    assert judge.validate(asked(foreign)).verdict.refusals == (), "pods of other schedulers are not ours to judge"
 
 
 def test_a_runtime_class_that_exists_is_filled_in(configured: Any, make_pod: Callable[..., Any]) -> None:
@@ -273,7 +316,7 @@ def test_without_a_secret_it_is_not_ready_and_says_why(cluster: Any, monkeypatch
 
     monkeypatch.setattr(cluster, "create", forbidden)
     settings = ControllerSettings(admission={"bind_address": "127.0.0.1:0"})  # type: ignore[arg-type]
-    webhook = Webhook(cluster, cluster.store, settings, KubeSettings(), Metrics())
+    webhook = Webhook(cluster, cluster.store, settings, KubeSettings, Metrics())
     try:
         until(lambda: "secrets is forbidden" in webhook.not_ready())
         refusing.clear()
