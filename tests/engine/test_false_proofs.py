@@ -260,7 +260,8 @@ def test_of_a_gang_that_moves_those_stay_that_can(engine: Engine, model: str) ->
         assert {move.pod for move in plan.moves} in ({"ns/r1", "ns/r5-0"}, {"ns/r1", "ns/r5-1"})
 
 
-def test_pods_that_are_placed_once_more_stay_within_the_limit(engine: Engine) -> None:
+@pytest.mark.parametrize("seed", [0, 4, 17, 20])
+def test_pods_that_are_placed_once_more_stay_within_the_limit(engine: Engine, seed: int) -> None:
     """r2 has to move to the large devices of its zone, where it costs the queue less, and w may not be in its way."""
     near, far = {"zone": "near"}, {"zone": "far"}
     nodes = [
@@ -289,7 +290,7 @@ def test_pods_that_are_placed_once_more_stay_within_the_limit(engine: Engine) ->
         topologies=(Topology("dc", (TopologyLevel("zone"),)),),
     )
     other = replace(snapshot.queues[0], name="other", limit=ENDLESS, created_s=1.0)
-    plan = engine.cycle(replace(snapshot, queues=(*snapshot.queues, other)))
+    plan = engine.cycle(replace(snapshot, queues=(*snapshot.queues, other)), seed=seed)
     assert plan.notes == ()
     assert actions(plan) == {"ns/w": Action.PREEMPT}
 

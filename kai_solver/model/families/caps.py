@@ -68,13 +68,14 @@ def _is_charged(v: Variables, item: Arrival | Mover, family: str, queue: int) ->
 
 def _dearer_terms(v: Variables, family: str, queue: int) -> list[Term]:
     """What requests by GPU memory cost beyond the least, by place, of shapes and pieces that are charged alone."""
-    if all(arrival.charge == arrival.least for arrival in v.joint.arrivals):
+    shapes = v.joint.problem.shapes.shapes
+    placed = [*v.place, *(scoped.piece.shape for scoped in v.scoped)]
+    if not any(shapes[shape].gpu.memory_mib for shape in placed):
         return []
 
     def is_charged(item: Arrival | Mover) -> bool:
         return _is_charged(v, item, family, queue)
 
-    shapes = v.joint.problem.shapes.shapes
     charged: dict[int, list[bool]] = defaultdict(list)
     for group in v.classes:
         charged[group.shape].append(is_charged(group.first))
