@@ -17,6 +17,7 @@ from kai_solver.cli.experiment_nvlink import nvlink
 from kai_solver.cli.explain import explain
 from kai_solver.cli.fairshare import fairshare
 from kai_solver.cli.models import models
+from kai_solver.cli.shadow import shadow
 from kai_solver.cli.simulate import simulate
 from kai_solver.cli.solve import solve
 from kai_solver.cli.topology import topology
@@ -79,6 +80,7 @@ app.command("topology", cls=Command, short_help="Show racks, blocks and cliques 
 app.command("convert", cls=Command, short_help="Write an instance in another form.")(convert)
 app.command("devices", cls=Command, short_help="Choose GPUs of a node by their links.")(devices)
 app.command("controller", cls=Command, short_help="Schedule a Kubernetes cluster.")(controller)
+app.command("shadow", cls=Command, short_help="Compare a dry run with the scheduler at work.")(shadow)
 app.command("compile", cls=Command, short_help="Compile what decides large clusters.")(compile_kernels)
 app.command("conformance", cls=Command, short_help="Run behaviour cases.")(conformance)
 app.command("simulate", cls=Command, short_help="Replay a workload in simulated time.")(simulate)

@@ -37,7 +37,18 @@ def ask(server: str, pod: str, token_file: Path | None = None) -> dict[str, Any]
     """
     namespace, _, name = pod.rpartition("/")
     query = urllib.parse.urlencode({"namespace": namespace, "pod": name})
-    address = f"{server.rstrip('/')}/explain?{query}"
+    return _document(fetch(server, f"/explain?{query}", token_file), server)
+
+
+def fetch(server: str, path: str, token_file: Path | None = None) -> bytes:
+    """What a controller answers at ``path``; ``token_file`` as for `ask`.
+
+    Raises
+    ------
+    InputError
+        The controller cannot be reached, or says why it has no answer.
+    """
+    address = f"{server.rstrip('/')}{path}"
     if not _is_address(address):
         raise InputError(f"{server!r} is not the address of a controller", cure="Write http://localhost:8082")
     token = _token(server, token_file)
@@ -46,7 +57,7 @@ def ask(server: str, pod: str, token_file: Path | None = None) -> dict[str, Any]
         request.add_unredirected_header("Authorization", f"Bearer {token}")
     try:
         with urllib.request.urlopen(request, timeout=PATIENCE_S) as answer:  # noqa: S310 - the scheme is looked at
-            return _document(answer.read(), server)
+            return bytes(answer.read())
     except urllib.error.HTTPError as error:
         cure = _WITHOUT if error.code == 401 and not token else ""
         raise InputError(error.read().decode(errors="replace").strip() or str(error), cure=cure) from None

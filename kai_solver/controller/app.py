@@ -17,6 +17,7 @@ from kai_solver.controller.explaining import Explaining
 from kai_solver.controller.faults import Faults
 from kai_solver.controller.keeper import Keeper
 from kai_solver.controller.loop import Reporter, Scheduler
+from kai_solver.controller.reporting.deciding import Planned
 from kai_solver.controller.serving import Answer, Callers, Limits, Route, Server, download, metrics, probe
 from kai_solver.controller.settings import ControllerSettings
 from kai_solver.controller.wiring import wire
@@ -76,7 +77,8 @@ class Controller:
         self.webhook: Webhook | None = None
         self._clock = clock
         self._explaining = Explaining()
-        self._parts = wire(api, settings, (self._explaining, *reporters), clock)
+        self._planned = Planned(clock, settings.dry_run)
+        self._parts = wire(api, settings, (self._explaining, self._planned, *reporters), clock)
         self._reporting: threading.Thread | None = None
         self._keeper = Keeper(self.stop)
         self._faults = Faults(self._parts.metrics)
@@ -239,10 +241,24 @@ class Controller:
 
     def explain(self, query: Mapping[str, str]) -> Answer:
         """Why the pod of this ``namespace`` and name (``pod``) waits, by the newest decision; JSON, or 4xx and 503."""
+        return self._unable() or self._explaining.answer(query, self._parts.known.store, self._parts.policy())
+
+    def plan(self, query: Mapping[str, str]) -> Answer:
+        """What the newest cycle decides, gang by gang; JSON, or 503."""
+        return self._unable() or self._planned.answer(query)
+
+    def recording(self, _: Mapping[str, str]) -> Answer:
+        """What a dry run has stored: JSON lines; 404 where it stores nothing."""
+        recorder = self._parts.recorder
+        if recorder is None:
+            why = "nothing is recorded: set recording.folder" if self.settings.dry_run else "this is no dry run"
+            return Answer(404, f"{why}\n".encode())
+        return Answer(200, recorder.content(), "application/jsonl", "decisions.jsonl")
+
+    def _unable(self) -> Answer | None:
+        """Why this replica cannot say what is decided; None where it can."""
         problem = self.not_ready() or ("" if self.fence() else self._leader_text())
-        if problem:
-            return Answer(503, f"{problem}\n".encode())
-        return self._explaining.answer(query, self._parts.known.store, self._parts.policy())
+        return Answer(503, f"{problem}\n".encode()) if problem else None
 
     def _leader_text(self) -> str:
         holder = self._parts.lease.holder
@@ -260,6 +276,8 @@ class Controller:
         stated, callers = self.settings, Callers(self.api)
         answers: dict[str, Route] = {
             "/explain": self.explain,
+            "/plan": self.plan,
+            "/recording": self.recording,
             "/get-snapshot": download("snapshot.zip", "application/zip", self.snapshot),
         }
         parts: tuple[tuple[str, str, dict[str, Route]], ...] = (
@@ -315,6 +333,8 @@ class Controller:
             parts.lease.release()
         self._cut()
         parts.identity.close()
+        if parts.recorder is not None:
+            parts.recorder.close()
         end.cancel()
         parts.pools.close()
 

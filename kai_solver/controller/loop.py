@@ -306,7 +306,9 @@ class Scheduler:
         self.news.hold(frozenset(_waiting(snapshot, busy)), lambda: self.binder.open)
         plan = self.decide(snapshot)
         orders, outdated = still_holding(orders_of(snapshot, plan, self.has_group, self.signer), nodes, self.store)
-        put_off = orders.departures if self.dry_run or not self.fence() else self._act(snapshot, plan, orders)
+        put_off: tuple[Departure, ...] = ()
+        if not self.dry_run:
+            put_off = self._act(snapshot, plan, orders) if self.fence() else orders.departures
         self._waiting = bool(plan.pending or plan.binds or put_off) or any(map(is_stale, snapshot.gangs))
         if outdated or put_off:
             self.news.notify()

@@ -82,6 +82,16 @@ class Workers(_Part):
     )
 
 
+class Recording(_Part):
+    """Where a dry run stores what it would do, and what the scheduler at work did."""
+
+    folder: str = Field(default="", description="Folder for the recording of a dry run; empty: it is not stored.")
+    file_mib: int = Field(default=16, ge=1, le=1024, description="The most of one file of the recording, in MiB.")
+    files: int = Field(
+        default=8, ge=2, le=1000, description="The most files; the oldest is deleted when one more begins."
+    )
+
+
 class Sharing(_Part):
     """Pods with a part of a GPU."""
 
@@ -304,6 +314,7 @@ class ControllerSettings(BaseSettings):
         default=100.0, ge=1, le=10_000, description="The most statuses and events a second; a tenth during bindings."
     )
     dry_run: bool = Field(default=False, description="Decide and report, change nothing: beside another scheduler.")
+    recording: Recording = Field(default=Recording(), description="The recording of a dry run, for kai-solver shadow.")
     volume_wait: Seconds = Field(default=120.0, description="How long the volumes of a pod may take to be bound.")
     binder_wait: Seconds = Field(
         default=300.0, description="How long KAI's binder may take for a pod, with binding: bindrequest."
@@ -328,7 +339,8 @@ class ControllerSettings(BaseSettings):
     )
     answers_bind_address: str = Field(
         default="127.0.0.1:8082",
-        description="Where /explain and /get-snapshot are served, to callers that RBAC allows; empty: nowhere.",
+        description="Where /explain, /plan, /recording and /get-snapshot are served, to callers that RBAC allows; "
+        "empty: nowhere.",
     )
     stuck_after: Seconds = Field(
         default=60.0, description="A loop that does not move for so long, over its budget, is not healthy any more."

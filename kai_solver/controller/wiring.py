@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Executor, ThreadPoolExecutor
 from dataclasses import dataclass, fields
+from pathlib import Path
 
 import structlog
 from prometheus_client import Counter
@@ -21,7 +22,7 @@ from kai_solver.cluster.lease import Lease, LeaseTimes
 from kai_solver.cluster.owner_resolver import OwnerResolver
 from kai_solver.cluster.patience import LOOK_S
 from kai_solver.cluster.promises import Promises
-from kai_solver.cluster.resources import NODES, PRIORITY_CLASSES, Resource
+from kai_solver.cluster.resources import NODES, PODS, PRIORITY_CLASSES, Resource
 from kai_solver.cluster.store import Store
 from kai_solver.cluster.timing import TimedApi
 from kai_solver.cluster.view import WATCHED, View
@@ -35,6 +36,7 @@ from kai_solver.controller.loop import Pace, Reporter, Scheduler
 from kai_solver.controller.policy import ClusterPolicy
 from kai_solver.controller.preparing import NO_SHARES, Preparing, preparing
 from kai_solver.controller.quarantine import Quarantine
+from kai_solver.controller.reporting.deciding import Shadow
 from kai_solver.controller.reporting.reporters import LogReporter, MetricReporter, Reporters
 from kai_solver.controller.reporting.setup import make_status_reporter
 from kai_solver.controller.reporting.status_reporter import StatusReporter
@@ -46,6 +48,7 @@ from kai_solver.engine.progress import Fault
 from kai_solver.kubeobjects import KubeSettings, names
 from kai_solver.kubeobjects.trust import NO_SIGNER, Signer, Trust
 from kai_solver.metrics import Metrics
+from kai_solver.shadow.recordings import Recorder
 
 _LOG = structlog.get_logger(__name__)
 
@@ -103,7 +106,10 @@ class Known:
 
 @dataclass(frozen=True, slots=True)
 class Parts:
-    """Its parts; ``status_reporter`` is None where nothing may be written; ``over``: nothing may any more."""
+    """Its parts; ``status_reporter`` is None where nothing may be written; ``over``: nothing may any more.
+
+    ``recorder``: of a dry run that stores its decisions; else None.
+    """
 
     api: Api
     contact: Contact
@@ -121,6 +127,7 @@ class Parts:
     status_reporter: StatusReporter | None
     pools: Pools
     over: threading.Event
+    recorder: Recorder | None
 
 
 def wire(api: Api, settings: ControllerSettings, reporters: tuple[Reporter, ...], clock: Clock) -> Parts:
@@ -158,7 +165,11 @@ def wire(api: Api, settings: ControllerSettings, reporters: tuple[Reporter, ...]
     status_reporter = None
     if not settings.dry_run:
         status_reporter = _status_reporter(acting, known.store, settings, fence, binder, decider, view, clock)
-    for reporter in (shields, *_reporters(known, metrics, decider, status_reporter, clock, pool), *reporters):
+    stored, recorder = settings.recording, None
+    if settings.dry_run and stored.folder:
+        recorder = Recorder(Path(stored.folder), stored.file_mib, stored.files)
+    shadow = Shadow(functools.partial(known.store.get, PODS), recorder, clock) if settings.dry_run else None
+    for reporter in (shields, *_reporters(known, metrics, decider, status_reporter, shadow, clock, pool), *reporters):
         report.add(reporter)
     rival = Rival(api.within(ASKED_S), settings, metrics.beside_kai.set)
     scheduler = Scheduler(
@@ -198,6 +209,7 @@ def wire(api: Api, settings: ControllerSettings, reporters: tuple[Reporter, ...]
         status_reporter,
         pools,
         over,
+        recorder,
     )
 
 
@@ -288,14 +300,23 @@ def _rates(settings: ControllerSettings) -> Rates:
 
 
 def _reporters(
-    known: Known, metrics: Metrics, decider: Decider, status_reporter: StatusReporter | None, clock: Clock, pool: str
+    known: Known,
+    metrics: Metrics,
+    decider: Decider,
+    status_reporter: StatusReporter | None,
+    shadow: Shadow | None,
+    clock: Clock,
+    pool: str,
 ) -> Iterator[Reporter]:
     """Reporters of what happens: to logs, metrics, and the cluster."""
     endings = Endings(metrics, known.store)
     known.store.listen(endings)
     yield LogReporter()
+    if shadow is not None:
+        yield shadow
     classes = functools.partial(_priority_classes, known.store)
-    yield MetricReporter(metrics, clock, classes, pool, lambda: decider.model.actions)
+    fresh = None if shadow is None else lambda: shadow.fresh
+    yield MetricReporter(metrics, clock, classes, pool, lambda: decider.model.actions, fresh)
     yield endings
     totals: dict[Counter, Callable[[], int]] = {
         metrics.assumed_expired: lambda: known.assumed.expired,

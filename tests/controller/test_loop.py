@@ -368,6 +368,29 @@ def test_a_dry_run_changes_nothing() -> None:
         world.close()
 
 
+def test_an_eviction_that_a_dry_run_does_not_carry_out_is_no_news() -> None:
+    """Else a cycle would follow another for as long as the eviction is due."""
+    world = World(dry_run=True)
+    try:
+        world.queue("rich", quota=0)
+        world.queue("poor", quota=8)
+        world.node("a")
+        world.pod("taken", queue="rich")
+        named = {"metadata": {"name": "taken"}, "target": {"kind": "Node", "name": "a"}}
+        world.api.create(PODS, "n", named, subresource="binding")
+        world.api.patch(PODS, "n", "taken", {"status": {"phase": "Running"}}, subresource="status")
+        world.pod("taker", queue="poor")
+        world.seen()
+        world.scheduler.news.take()
+        cycle = world.scheduler.step()
+        assert [eviction.pod for eviction in cycle.plan.evictions] == ["n/taken"]
+        assert cycle.put_off == ()
+        assert not world.scheduler.news.wait(0)
+        assert world.places()
+    finally:
+        world.close()
+
+
 def reclaiming(world: World) -> None:
     """One node, taken by a pod of a queue without quota; a pod of a queue that is entitled to it comes."""
     world.node("a")

@@ -121,6 +121,23 @@ def test_kais_leases_are_looked_at_by_name_alone(render: Render) -> None:
     assert (rule["resourceNames"], rule["verbs"]) == (["kai-scheduler", "kai-scheduler-a100"], ["list"])
 
 
+def test_a_dry_run_stores_its_decisions_on_the_volume_that_is_named(render: Render) -> None:
+    stated = {"settings.recording.folder": '"/recording"'}
+    claim = {"recording.volume": '{"emptyDir": null, "persistentVolumeClaim": {"claimName": "mine"}}'}
+
+    def mounted(**values: str) -> list[tuple[str, object]]:
+        (deployment,) = kind(render(**values), "Deployment")
+        pod = deployment["spec"]["template"]["spec"]
+        volumes = {one["name"]: {key: found for key, found in one.items() if key != "name"} for one in pod["volumes"]}
+        mounts = pod["containers"][0]["volumeMounts"]
+        return [(one["mountPath"], volumes["recording"]) for one in mounts if one["name"] == "recording"]
+
+    dry = {"settings.dry_run": "true", **stated}
+    assert mounted(**dry) == [("/recording", {"emptyDir": {"sizeLimit": "256Mi"}})]
+    assert mounted(**dry, **claim) == [("/recording", {"persistentVolumeClaim": {"claimName": "mine"}})]
+    assert mounted(**stated) == mounted(**{"settings.dry_run": "true"}) == []
+
+
 def test_who_only_looks_on_may_change_nothing(render: Render) -> None:
     objects = render(**{"settings.dry_run": "true"})
     roles = kind(objects, "ClusterRole") + kind(objects, "Role")
@@ -161,7 +178,8 @@ def verbs(rules: list[dict[str, Any]]) -> list[Any]:
 def test_readers_get_answers_or_metrics_and_are_nobody_until_bound(render: Render) -> None:
     objects = render()
     rules = {role["metadata"]["name"]: role["rules"] for role in kind(objects, "ClusterRole")}
-    assert rules["kai-solver-read-answers"] == [{"nonResourceURLs": ["/explain", "/get-snapshot"], "verbs": ["get"]}]
+    answers = ["/explain", "/plan", "/recording", "/get-snapshot"]
+    assert rules["kai-solver-read-answers"] == [{"nonResourceURLs": answers, "verbs": ["get"]}]
     assert rules["kai-solver-read-metrics"] == [{"nonResourceURLs": ["/metrics"], "verbs": ["get"]}]
     bound = {binding["roleRef"]["name"] for binding in kind(objects, "ClusterRoleBinding")}
     assert not {name for name in bound if "-read-" in name}

@@ -10,7 +10,7 @@ import pytest
 ROOT = Path(__file__).parents[2]
 REWRITTEN = """
     admission architecture cli controller differences-from-kai domains from-default-scheduler getting-started glossary
-    how-a-cycle-decides index install limits placement switching-from-kai vcluster when-not
+    how-a-cycle-decides index install limits placement shadow switching-from-kai vcluster when-not
 """
 PAGES = [f"docs/{name}.md" for name in REWRITTEN.split()]
 PAGES += sorted(str(path.relative_to(ROOT)) for path in (ROOT / "docs" / "runbooks").glob("*.md"))

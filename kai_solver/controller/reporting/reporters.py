@@ -3,7 +3,7 @@
 import threading
 import time
 from collections import Counter, deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 
 import structlog
 
@@ -129,6 +129,9 @@ class MetricReporter:
         Name of the node pool.
     actions
         What is tried for a gang, in turn.
+    fresh
+        Of a dry run: gangs of which the decision is new in this cycle, as nothing is carried out and each cycle decides
+        the same again. Counters count these; without it every gang counts in every cycle.
     """
 
     def __init__(
@@ -138,12 +141,14 @@ class MetricReporter:
         classes: Callable[[], Mapping[int, str]] = dict,
         pool: str = "default",
         actions: Callable[[], Sequence[Action]] = lambda: ACTIONS,
+        fresh: Callable[[], Container[str]] | None = None,
     ) -> None:
         self._metrics = metrics
         self._clock = clock
         self._classes = classes
         self._pool = pool
         self._actions = actions
+        self._fresh = fresh
         self._names: Mapping[int, str] = {}
         self._waits: deque[float] = deque(maxlen=_REMEMBERED)
         self._turns: dict[int, Counter[str]] = {}
@@ -168,10 +173,11 @@ class MetricReporter:
             metrics.stage_gap.labels(stage.name).set(float("nan") if stage.gap is None else stage.gap)
         metrics.beat.set(self._clock())
         gangs = {gang.key: gang for gang in cycle.snapshot.gangs}
-        self._admitted(cycle, gangs)
-        self._pending(cycle, gangs)
+        counted = gangs if self._fresh is None else self._fresh()
+        self._admitted(cycle, gangs, counted)
+        self._pending(cycle, gangs, counted)
         metrics.evictions.labels("put-off").inc(len(cycle.put_off))
-        self._acted(cycle)
+        self._acted(cycle, counted)
 
     def bound(self, outcome: GangBound) -> None:
         """Pods by outcome."""
@@ -194,8 +200,9 @@ class MetricReporter:
             for departure in done:
                 self._preempted(departure, gangs[departure.gang])
 
-    def _admitted(self, cycle: Cycle, gangs: Mapping[str, Gang]) -> None:
-        metrics, admitted = self._metrics, cycle.plan.admitted
+    def _admitted(self, cycle: Cycle, gangs: Mapping[str, Gang], counted: Container[str]) -> None:
+        metrics = self._metrics
+        admitted = [(key, action) for key, action in cycle.plan.admitted if key in counted]
         for action, count in Counter(action for _, action in admitted).items():
             metrics.scheduled.labels(action.value).inc(count)
         metrics.decisions.labels("accept").inc(len(admitted))
@@ -209,12 +216,13 @@ class MetricReporter:
         if self._waits:
             metrics.wait_p99.set(sorted(self._waits)[int(0.99 * (len(self._waits) - 1))])
 
-    def _pending(self, cycle: Cycle, gangs: Mapping[str, Gang]) -> None:
+    def _pending(self, cycle: Cycle, gangs: Mapping[str, Gang], counted: Container[str]) -> None:
         metrics = self._metrics
         waiting = [pending for pending in cycle.plan.pending if pending.gang not in cycle.busy]
-        for decision, count in Counter(_decision(pending) for pending in waiting).items():
+        turned = [pending for pending in waiting if pending.gang in counted]
+        for decision, count in Counter(map(_decision, turned)).items():
             metrics.decisions.labels(decision).inc(count)
-        self._turned("waits", [gangs[pending.gang] for pending in waiting])
+        self._turned("waits", [gangs[pending.gang] for pending in turned])
         depth = Counter(gangs[pending.gang].priority for pending in waiting)
         metrics.depth.clear()
         for priority, count in depth.items():
@@ -224,7 +232,7 @@ class MetricReporter:
         for state, count in Counter(pending.proof.state for pending in waiting).items():
             metrics.proofs.labels(state).set(count)
 
-    def _acted(self, cycle: Cycle) -> None:
+    def _acted(self, cycle: Cycle, counted: Container[str]) -> None:
         """Each gang counts on the actions up to the one that served it, and on all where it still waits (1.12)."""
         plan = cycle.plan
         last: dict[str, Action] = dict(reversed(plan.admitted))
@@ -232,9 +240,9 @@ class MetricReporter:
             if pending.gang not in cycle.busy and pending.reason not in _NO_TURN:
                 last[pending.gang] = Action.ALLOCATE if pending.reason is Reason.PREEMPTION_DELAY else Action.PREEMPT
         for action in self._actions():
-            turns = sum(ACTIONS.index(action) <= ACTIONS.index(reached) for reached in last.values())
+            turns = sum(ACTIONS.index(action) <= ACTIONS.index(last[gang]) for gang in last if gang in counted)
             self._metrics.acted_on.labels(action.value).inc(turns)
-        stale = {eviction.gang for eviction in plan.evictions if eviction.reason == "stale"}
+        stale = {entry.gang for entry in plan.evictions if entry.reason == "stale" and entry.gang in counted}
         self._metrics.acted_on.labels(Action.STALE.value).inc(len(stale))
 
     def _class(self, priority: int) -> str:

@@ -1,0 +1,139 @@
+"""Recordings: stored by a controller, read by a report, and made of two snapshots."""
+
+import logging
+import threading
+from collections.abc import Iterable, Iterator, Mapping
+from logging.handlers import RotatingFileHandler
+from pathlib import Path
+from typing import Any
+
+import structlog
+
+from kai_solver.domain import Plan, Snapshot
+from kai_solver.errors import InputError
+from kai_solver.shadow.deciding import decisions_of
+from kai_solver.shadow.lines import Begin, Line, Look, read_lines, text_of
+from kai_solver.shadow.observing import Observer
+
+_LOG = structlog.get_logger(__name__)
+
+FILE = "decisions.jsonl"
+"""The file that is written; older ones are ``decisions.jsonl.1``, ``.2`` and so on."""
+
+_MIB = 1 << 20
+
+
+class _File(RotatingFileHandler):
+    """Errors are the writer's."""
+
+    def handleError(self, record: logging.LogRecord) -> None:  # noqa: ARG002, N802 - the library's signature
+        raise
+
+
+class Recorder:
+    """Appends lines to the newest file of a folder; the oldest file goes when there are too many.
+
+    A folder that cannot be written to stops nothing: a log line says so once, until writing works again.
+
+    Parameters
+    ----------
+    folder
+        Created where it does not exist.
+    file_mib, files
+        The most of one file, and the most files, the newest included.
+    """
+
+    def __init__(self, folder: Path, file_mib: int, files: int) -> None:
+        self._folder, self._file_bytes, self._files = folder, file_mib * _MIB, files
+        self._handler: _File | None = None
+        self._is_failing = False
+        self._lock = threading.Lock()
+
+    def write(self, lines: Iterable[Line]) -> None:
+        """Append lines, together."""
+        text = "\n".join(text_of(line) for line in lines)
+        if not text:
+            return
+        with self._lock:
+            try:
+                self._open().emit(logging.LogRecord("", logging.INFO, "", 0, text, None, None))
+            except OSError as error:
+                if not self._is_failing:
+                    _LOG.error("decisions cannot be stored", folder=str(self._folder), error=str(error))
+                self._is_failing = True
+                self._close()
+            else:
+                self._is_failing = False
+
+    def _open(self) -> _File:
+        if self._handler is None:
+            self._folder.mkdir(parents=True, exist_ok=True)
+            self._handler = _File(
+                self._folder / FILE, maxBytes=self._file_bytes, backupCount=self._files - 1, encoding="utf-8"
+            )
+        return self._handler
+
+    def _close(self) -> None:
+        if self._handler is not None:
+            self._handler.close()
+            self._handler = None
+
+    def close(self) -> None:
+        """Close the file."""
+        with self._lock:
+            self._close()
+
+    def content(self) -> bytes:
+        """All that is stored, oldest first."""
+        with self._lock:
+            return b"".join(file.read_bytes() for file in files_of(self._folder))
+
+
+def files_of(folder: Path) -> list[Path]:
+    """Files of a recording, oldest first."""
+    older = [path for path in folder.glob(f"{FILE}.*") if path.suffix[1:].isdigit()]
+    newest = folder / FILE
+    return [*sorted(older, key=lambda path: -int(path.suffix[1:])), *([newest] if newest.exists() else [])]
+
+
+def read_recording(paths: Iterable[Path]) -> Iterator[Line]:
+    """The lines of files and folders, in the order in which they are given; a folder's oldest file first.
+
+    Raises
+    ------
+    InputError
+        One cannot be read, holds no recording, or has a line of another format.
+    """
+    for path in paths:
+        files = files_of(path) if path.is_dir() else [path]
+        if not files:
+            raise InputError(f"holds no {FILE}", file=str(path), cure="Name the folder of the setting recording.folder")
+        for file in files:
+            try:
+                with file.open("rb") as lines:
+                    yield from read_lines(lines, str(file))
+            except OSError as error:
+                cure = "Check the path and its permissions"
+                raise InputError(f"cannot be read: {error.strerror}", file=str(file), cure=cure) from error
+
+
+def recording_of(
+    before: Snapshot, plan: Plan, after: Snapshot, took_s: float, pods: Mapping[str, Mapping[str, Any]]
+) -> list[Line]:
+    """A recording of one cycle: ``plan`` of ``before``, made in ``took_s`` seconds, and what was done until ``after``.
+
+    ``pods``: the Kubernetes objects of the pods of ``after`` by ``namespace/name``, for the times in their conditions.
+
+    Raises
+    ------
+    InputError
+        ``after`` is not later than ``before``.
+    """
+    if after.now_s <= before.now_s:
+        cure = "Give the earlier snapshot first; both must name their time, or hold objects with times"
+        raise InputError("the second snapshot is not later than the first", cure=cure)
+    observer, began_s, decided_s = Observer(pods.get), before.now_s, before.now_s + took_s
+    observer.see(before, began_s)
+    decisions = decisions_of(before, plan, 1, decided_s)
+    look = Look(at=decided_s, began=began_s, cycle=1, pending=len(plan.pending))
+    return [Begin(at=began_s), *decisions.values(), look, *observer.see(after, after.now_s)]
