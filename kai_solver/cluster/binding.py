@@ -275,11 +275,11 @@ class Binder:
                 )
                 for step in self._steps_of(placement):
                     step.assume(placement)
+            must_wait = self.way is not None or any(map(self._steps_of, gang.placements))
         except Exception as error:
             why = caught("binding", gang.gang, error)
             runner.submit(self._guarded, gang, lambda found: self._given_up(found, why))
             return
-        must_wait = self.way is not None or any(map(self._steps_of, gang.placements))
         (self.patient if self.patient and must_wait else runner).submit(self._guarded, gang, self._remembered)
 
     def _guarded(self, gang: GangPlacement, act: Callable[[GangPlacement], GangBound]) -> None:
@@ -406,6 +406,16 @@ class Binder:
         return failed
 
     def _bind_one(self, way: Way, placement: Placement) -> None:
+        """Bind it; after an unexpected error, once more: a gang that lacks one pod is released as a whole."""
+        try:
+            self._bind_once(way, placement)
+        except KaiSolverError:
+            raise
+        except Exception as error:
+            caught("binding", placement.key, error)
+            self._bind_once(way, placement)
+
+    def _bind_once(self, way: Way, placement: Placement) -> None:
         """Bind it; without an answer, read the pod until it is known whether it is bound: its devices may be in use."""
         try:
             self._trying(lambda: way.bind(placement))

@@ -23,6 +23,9 @@ ABSENT_S = 30.0
 REFUSED_S = 5.0
 """A kind that is refused for this time counts as empty."""
 
+MISSED_PAUSE_S = 5.0
+"""How long after an unexpected error that lost an object the kind is listed again."""
+
 LOOK_S = 0.5
 """How often a resting reflector checks whether it must list again."""
 
@@ -113,6 +116,8 @@ class Reflector:
                         self._store.replace(self.resource, items)
                         self._version = page.resource_version
                         self._refused_since_s = None
+                if self._store.missed(self.resource):
+                    self._list_again()
                 return
 
     def _may_be_without(self, error: ApiError) -> bool:
@@ -152,6 +157,9 @@ class Reflector:
                 heard = True
                 if self._stop.is_set() or not self._heard(event, again):
                     return
+                if self._store.missed(self.resource):
+                    self._list_again()
+                    return
         except ApiError as error:
             if not (error.is_gone or error.is_missing):
                 raise
@@ -160,6 +168,13 @@ class Reflector:
             self._complain(self.resource, error)
         if not heard and time.monotonic() - started < SHORTEST_S:
             self._rest(random.uniform(0, SHORTEST_S))  # noqa: S311 - jitter, no secret
+
+    def _list_again(self) -> None:
+        """After an unexpected error: the next list, after a pause, has the object that was lost."""
+        again = self._again
+        self._rest(MISSED_PAUSE_S)
+        with self._turn:
+            self._version = "" if again == self._again else self._version
 
     def _heard(self, event: WatchEvent, again: int) -> bool:
         """Keep a change; False where the watch began before it was asked to list again."""

@@ -18,7 +18,7 @@ from kai_solver.cluster.resources import (
 )
 from kai_solver.cluster.trim import trimmed
 from kai_solver.domain import Notice
-from kai_solver.errors.barrier import barrier, caught
+from kai_solver.errors.barrier import caught
 from kai_solver.kubeobjects import names
 
 Listener = Callable[[Resource, str, Object | None, Object | None], None]
@@ -36,6 +36,7 @@ class Store:
         self._objects: dict[Resource, dict[str, Object]] = {}
         self._synced: set[Resource] = set()
         self._listeners: list[Listener] = []
+        self._missed: set[Resource] = set()
         self.malformed: dict[Resource, int] = {}
         """How many objects had no name since their kind was last listed: they cannot be kept, and spoil nothing."""
 
@@ -87,6 +88,13 @@ class Store:
         with self._lock:
             self._synced.clear()
 
+    def missed(self, resource: Resource) -> bool:
+        """Whether an object of the kind was lost to an unexpected error since this was last asked: list it again."""
+        with self._lock:
+            is_missed = resource in self._missed
+            self._missed.discard(resource)
+        return is_missed
+
     def notices(self) -> tuple[Notice, ...]:
         """What cannot be kept, kind by kind."""
         why = "has no name, or is no object: the API server, or who is between, is not itself"
@@ -95,8 +103,12 @@ class Store:
 
     def _key(self, resource: Resource, item: object) -> str:
         key = ""
-        with barrier("watching", resource.kind):
+        try:
             key = key_of(item) if isinstance(item, dict) else ""
+        except Exception as error:
+            caught("watching", resource.kind, error)
+            with self._lock:
+                self._missed.add(resource)
         if not key:
             self.malformed[resource] = self.malformed.get(resource, 0) + 1
         return key

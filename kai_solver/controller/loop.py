@@ -241,8 +241,9 @@ class Scheduler:
                     self.news.notify()
                 if self.fence() and self.store.is_synced((PODS, NODES)):
                     self.stranded.release(self.store, self.binder, self.gangs)
-            next_s = min(due_s, self.news.late_since_s + self.pace.late_s)
-            found = self.news.wait(min(1.0, max(0.0, next_s - self.beat_s)))
+            next_s, found = min(due_s, self.news.late_since_s + self.pace.late_s), True
+            with barrier("running", "looks before a cycle"):
+                found = self.news.wait(min(1.0, max(0.0, next_s - self.beat_s)))
             if not found and self.monotonic() < next_s:
                 continue
             with barrier("running", "looks before a cycle"):
@@ -253,7 +254,6 @@ class Scheduler:
             if stop.wait(max(self.pace.settle_s, last_s + self.pace.period_s - self.monotonic())):
                 return  # nothing new begins
             last_s = self.monotonic()
-            self.news.take()
             if not self._went_well():
                 stop.wait(self.pause_s)
                 self.news.notify()
@@ -266,6 +266,7 @@ class Scheduler:
         """
         self._is_deciding = True
         try:
+            self.news.take()
             if not (self.fence() and self.store.is_synced((PODS, NODES)) and self.knows()):
                 return False
             self.step()

@@ -113,6 +113,20 @@ def test_an_answer_that_got_lost_is_no_second_bind() -> None:
     assert not outcome.failed
 
 
+def test_an_unexpected_error_is_tried_once_more_before_a_gang_is_released(faults: list[Caught]) -> None:
+    bench, left = Bench(), [ValueError("once")]
+
+    def fails_once(name: str) -> ApiError | None:
+        if name == "p1" and left:
+            raise left.pop()
+        return None
+
+    bench.api.before = fails_once
+    assert len(bench.run().bound) == 4
+    assert not bench.leaving()
+    assert len(faults) == 1
+
+
 def test_a_conflict_that_nothing_explains_is_tried_again() -> None:
     bench = Bench()
     bench.api.before = once("p1", ApiError(409, "Conflict", "the object has been modified"))

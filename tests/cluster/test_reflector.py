@@ -8,12 +8,15 @@ from typing import Any
 
 import pytest
 
+from kai_solver.cluster import api as api_module
 from kai_solver.cluster import reflector
-from kai_solver.cluster.api import ApiError, Page, WatchEvent
+from kai_solver.cluster import store as store_module
+from kai_solver.cluster.api import ApiError, Object, Page, WatchEvent
 from kai_solver.cluster.memory import MemoryApi
 from kai_solver.cluster.reflector import Reflector
 from kai_solver.cluster.resources import NODES, PODS, QUEUES, Resource
 from kai_solver.cluster.store import Store
+from tests.conftest import Caught
 
 
 class Faulty(MemoryApi):
@@ -47,6 +50,7 @@ def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(reflector, "SHORTEST_S", 0.0)
     monkeypatch.setattr(reflector, "ABSENT_S", 0.02)
     monkeypatch.setattr(reflector, "REFUSED_S", 0.0)
+    monkeypatch.setattr(reflector, "MISSED_PAUSE_S", 0.02)
 
 
 @contextmanager
@@ -129,6 +133,29 @@ def test_a_watch_that_is_too_old_lists_again() -> None:
         until(lambda: names(store) == {"a", "b"})
         assert api.lists > lists
     assert [error.status for error in complaints] == [410]
+
+
+@pytest.mark.parametrize("is_watched", [False, True])
+def test_an_object_that_an_unexpected_error_lost_is_listed_again(
+    monkeypatch: pytest.MonkeyPatch, is_watched: bool, faults: list[Caught]
+) -> None:
+    def key_of(item: Object) -> str:
+        key = api_module.key_of(item)
+        if key == "lost" and not faults:
+            raise ValueError("once")
+        return key
+
+    monkeypatch.setattr(store_module, "key_of", key_of)
+    api = Faulty()
+    add(api, "a", *([] if is_watched else ["lost"]))
+    with reflecting(api) as (store, complaints):
+        until(lambda: "a" in names(store))
+        if is_watched:
+            add(api, "lost")
+        until(lambda: names(store) == {"a", "lost"})
+    assert len(faults) == 1
+    assert not complaints
+    assert not store.notices()
 
 
 def test_a_list_that_outlives_its_pages_begins_anew() -> None:

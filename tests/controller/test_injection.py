@@ -89,7 +89,7 @@ def every_point() -> tuple[Point, ...]:
 
 @cache
 def called() -> Counted:
-    found = Counted(KEYS)
+    found = Counted(KEYS, is_apart=True)
     api = populated()
     with listening(lambda *_: None), hooked(every_point(), found), controlled(api):
         assert is_bound(api, GOOD | BAD)
@@ -100,27 +100,10 @@ def called() -> Counted:
 
 
 def in_turn(found: list[Point], size: int = SAMPLE) -> list[Point]:
-    found = sorted((point for point in found if not is_set_up(point)), key=str)
+    found = sorted(found, key=str)
     if os.environ.get("KAI_SOLVER_INJECTIONS") == "all" or len(found) <= size:
         return found
     return sorted(random.Random(0).sample(found, size), key=str)
-
-
-def is_set_up(point: Point) -> bool:
-    """Whether a call of it makes the controller, or ends it: then it does not start, or its end is not orderly.
-
-    Found by where it is called from: before the loop begins and after it has ended there is no thread of a part.
-    """
-    return point.name in set_up()
-
-
-@cache
-def set_up() -> frozenset[str]:
-    """Functions that are called while a controller is made, started and ended which nothing else calls."""
-    found = Counted(frozenset())
-    with listening(lambda *_: None), hooked(every_point(), found), controlled(MemoryApi()) as replica:
-        replica.stop.set()
-    return frozenset(point.name for point, count in found.calls.items() if called().calls[point] <= count)
 
 
 def test_most_public_functions_that_a_controller_calls_are_known() -> None:
