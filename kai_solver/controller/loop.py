@@ -229,9 +229,7 @@ class Scheduler:
 
     def run(self, stop: threading.Event) -> None:
         """Cycle after cycle, until ``stop`` is set; a cycle under way is finished."""
-        self.store.listen(self.news)
-        self.store.listen(self.stranded)
-        self.news.notify()
+        self._start()
         last_s, due_s = float("-inf"), float("inf")
         while not stop.is_set():
             self._beat()
@@ -258,6 +256,11 @@ class Scheduler:
                 stop.wait(self.pause_s)
                 self.news.notify()
             due_s = self.monotonic() + (self.pace.idle_s if self._waiting else 10 * self.pace.idle_s)
+
+    def _start(self) -> None:
+        self.store.listen(self.news)
+        self.store.listen(self.stranded)
+        self.news.notify()
 
     def _went_well(self) -> bool:
         """One cycle; False if it must be tried again, because of an unexpected error or a new lead.

@@ -23,8 +23,23 @@ from kai_solver.problem import GangShape
 
 _LOOKING = threading.local()
 SERVER = "kai_solver.cluster.memory"
-CONTROLLER = "kai_solver.controller.app"
-START_AND_END = frozenset({"_meet", "_begin", "_serve", "_make_webhook", "_drain"})
+START_AND_END = {
+    "kai_solver.controller.app": ("_meet", "_begin", "_serve", "_make_webhook", "_drain"),
+    "kai_solver.controller.deciding": ("__enter__", "__exit__"),
+    "kai_solver.controller.loop": ("_start",),
+}
+"""Functions that start and end a controller, by module: an error there is an error of the whole process."""
+
+WHOLE = frozenset(
+    {
+        "controller.app.Controller.run",
+        "controller.app.Controller.scheduler",
+        "controller.keeper.Keeper.keep",
+        "controller.loop.Scheduler.run",
+    }
+)
+"""Functions that run the loop, and threads; what they call is guarded."""
+
 _DEEP = 2
 
 
@@ -189,23 +204,23 @@ class Counted:
     about: Counter[Point] = field(default_factory=Counter)
 
     def __call__(self, point: Point, args: tuple[Any, ...], options: dict[str, Any]) -> None:
-        if self.is_apart and is_spared():
+        if self.is_apart and is_spared(point):
             return
         self.calls[point] += 1
         if about_gang(args, options, self.keys):
             self.about[point] += 1
 
 
-def is_spared() -> bool:
+def is_spared(point: Point) -> bool:
     """Whether the test, its API server, or the start or end of the controller makes the call that is looked at.
 
     A controller which cannot start ends with an error, and the kubelet starts it again.
     """
-    if threading.current_thread() is threading.main_thread() or _is_of_server():
+    if point.name in WHOLE or threading.current_thread() is threading.main_thread() or _is_of_server():
         return True
     frame: types.FrameType | None = sys._getframe(1)
     while frame is not None:
-        if frame.f_globals.get("__name__") == CONTROLLER and frame.f_code.co_name in START_AND_END:
+        if frame.f_code.co_name in START_AND_END.get(str(frame.f_globals.get("__name__")), ()):
             return True
         frame = frame.f_back
     return False
@@ -235,7 +250,7 @@ class Thrower:
     thrown: int = 0
 
     def __call__(self, point: Point, args: tuple[Any, ...], options: dict[str, Any]) -> None:
-        if self.is_apart and is_spared():
+        if self.is_apart and is_spared(point):
             return
         self.calls += 1
         is_due = not self.keys or about_gang(args, options, self.keys)
