@@ -35,7 +35,7 @@ MOST_TRIED = 36
 SURPLUS, OTHERS = "surplus", "other queues"
 """Kind and name of the element "what others hold above their share"."""
 
-EVER = "even if nobody else ran"
+EVER = "even if nothing else ran"
 
 Ask = Callable[[Demand, frozenset[str]], Refuted | None]
 """A bound, asked with what is dropped."""
@@ -356,7 +356,7 @@ class ElementWords:
 
 _RULES = {
     PREEMPTIBLE: ("work that may be taken or moved", "work that is not preemptible"),
-    MINRUNTIME: ("work whose minimum run time has passed", "work that started lately"),
+    MINRUNTIME: ("work that has run for its minimum run time", "work that started lately"),
     PRIORITY: ("work of lower priority in its queue", "none that makes room"),
     SHARE: ("work of queues above their share", "none that makes room"),
     NODE_RULES: ("nodes that its selectors, affinity and tolerations admit", ""),

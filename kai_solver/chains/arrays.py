@@ -205,7 +205,9 @@ def check_arrays(problem: ChainProblem) -> None:
         if isinstance(value, int):
             continue
         if not value.flags.c_contiguous or value.dtype not in (np.int64, np.bool_):
-            raise InternalError(f"{name} of a chain problem is no contiguous array of 64-bit integers or truth values")
+            raise InternalError(
+                f"{name} of a chain problem is not a contiguous array of 64-bit integers or truth values"
+            )
         if value.shape != sizes.get(name, value.shape):
             raise InternalError(f"{name} of a chain problem has the shape {value.shape}, not {sizes[name]}")
         if name in below and value.size and not (value.min() >= NONE and value.max() < below[name]):

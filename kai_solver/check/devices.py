@@ -197,7 +197,7 @@ def _fault(board: Board, load: Load) -> str:
         if index in board.given:
             return f"GPU {index} is given {board.taken[index] / memory_of(board.node):.15g}m of {MILLI}m"
     if (board.whole or board.groups or board.loose) and not board.seats_unknown():
-        return "its GPUs are taken by pods whose devices are not known"
+        return "pods with unknown devices hold its GPUs"
     row = load.index[board.node.name]
     used, of = load.used[row, PODS], load.allocatable[row, PODS]
     if load.added[row, PODS] and used <= of < used + board.reservations:

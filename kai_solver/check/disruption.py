@@ -42,7 +42,7 @@ def _fault(scene: Scene, book: VictimBook, entry: Move | Eviction) -> str | None
     if isinstance(entry, Move) and not scene.pods[entry.pod].is_replaced:
         return "moved, but no controller would make it again"
     if not entry.helps:
-        return f"{verb}, but helps nobody"
+        return f"{verb}, but helps no gang"
     for helped in entry.helps:
         if helped not in scene.actions:
             return f"{verb} for gang {helped}, which is not admitted"

@@ -20,7 +20,7 @@ def judge_form(scene: Scene, tree: QueueTree) -> Iterator[Violation]:
             yield from _faults(scene, entry)
     for change in scene.changes.values():
         if (change.binds or change.moves) and change.gang.queue not in tree.paths:
-            text = f"gang {change.gang.key}: its queue {change.gang.queue!r} is no leaf of the queue tree"
+            text = f"gang {change.gang.key}: its queue {change.gang.queue!r} is not a leaf of the queue tree"
             yield Violation("form", change.gang.key, text)
     for gang in scene.actions:
         if gang not in scene.gangs:

@@ -27,21 +27,21 @@ def judge_rows(scene: Scene) -> Iterator[Violation]:
 
 def _fault(scene: Scene, node: Node, given: list[Arrival]) -> str:
     if node.allocatable[GPU] < node.gpus * MILLI:
-        return "some of the node may not be had, nobody says which"
+        return "some of the node cannot be had, and it is unknown which"
     leaving = scene.leaving()
     here = [holder for holder in scene.holders if holder.pod.node == node.name and holder.pod.gpu.devices]
     at_end = [holder.pod for holder in here if stays(holder, leaving)]
     unidentified = _unidentified(node, at_end)
     if unidentified:
-        return f"nobody knows which {unidentified[0].key} holds, who stays"
+        return f"it is unknown which {unidentified[0].key} holds, which stays"
     rowed = {device.index for arrival in given for device in arrival.entry.devices}
     wishing = next((pod for pod in at_end if not rowed.isdisjoint(_believed(pod))), None)
     if wishing is not None:
-        return f"{wishing.key} stays, who has some of these for all that is known"
+        return f"{wishing.key} stays, which may hold some of these"
     now = _unidentified(node, [holder.pod for holder in here])
     hasty = next((a for a in scene.come if a.at_once and a.entry.devices and a.node.name == node.name), None)
     if now and hasty is not None:
-        return f"{hasty.entry.pod} starts while {now[0].key} still holds others that nobody knows"
+        return f"{hasty.entry.pod} starts while {now[0].key} still holds unknown ones"
     return ""
 
 

@@ -86,4 +86,4 @@ def _faults(
             yield f"{milli[name]}m of its GPUs would be on node {name}, at most {rule.max_gpus_per_node} may"
     least = min(rule.min_nodes or 0, stay + len(come))
     if len(pods) < least:
-        yield f"its pods would be on {len(pods)} nodes, at least {least} are asked for"
+        yield f"its pods would be on {len(pods)} nodes, at least {least} are required"

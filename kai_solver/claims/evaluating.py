@@ -147,7 +147,7 @@ class _Compiler:
             for key, value in zip(parts[::2], parts[1::2], strict=True):
                 name = key(names, meter)
                 if name in made:
-                    raise ValueError(f"the key {name!r} stands twice")
+                    raise ValueError(f"the key {name!r} occurs twice")
                 made[name] = value(names, meter)
             meter.charge_value(made)
             return made

@@ -59,7 +59,7 @@ def _semver(text: str) -> _Ordered:
     """Precedence of semver.org: numbers, then a release after its pre-releases; build metadata plays no part."""
     match = _SEMVER.fullmatch(str(text))
     if match is None:
-        raise ValueError(f"{text} is no semantic version")
+        raise ValueError(f"{text} is not a semantic version")
     parts = [(0, int(p), "") if p.isdecimal() else (1, 0, p) for p in match[4].split(".")] if match[4] else []
     return _Ordered((int(match[1]), int(match[2]), int(match[3]), not parts, tuple(parts)))
 

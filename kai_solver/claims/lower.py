@@ -186,7 +186,7 @@ class _Lowering:
             plain = self._change(consumer.pod).plain
             plain[use.claim.extended] = plain.get(use.claim.extended, 0) + sum(r.count for r in use.claim.requests)
         else:
-            text = "a pod that uses it runs, and nobody can tell on which devices: they count as free"
+            text = "a pod that uses it runs, and its devices are unknown: they count as free"
             self.notices.append(Notice("warning", f"resource claim {use.claim.key}", text))
 
     def _charge_payer(self, use: Use, wishes: list[Wish], problem: str) -> None:
@@ -315,7 +315,9 @@ class _Lowering:
             blocked.append("a share of a GPU beside GPUs by resource claim is not possible")
         elif gpus:
             if gpu.row:
-                text = "its wish for GPUs in a row is not heeded: some are given by claim, whose constraints can say it"
+                text = (
+                    "its wish for GPUs in a row is ignored: some are given by claim. Use the constraints of the claim"
+                )
                 self.notices.append(Notice("warning", f"pod {pod.key}", text))
             gpu = GpuRequest(gpu.devices + gpus)
         waits = pod.status is PodStatus.PENDING

@@ -192,10 +192,10 @@ class Directly:
         pod = self.api.get(PODS, placement.namespace, placement.name)
         spec = pod.get("spec") or {}
         if meta(pod).get("uid") != placement.uid or meta(pod).get("deletionTimestamp"):
-            raise BindError("the pod is gone, or leaves")
+            raise BindError("the pod is gone, or is being deleted")
         node = spec.get("nodeName")
         if node and node != placement.node:
-            raise BindError(f"somebody else bound the pod to node {node}")
+            raise BindError(f"another client bound the pod to node {node}")
         if spec.get("schedulingGates"):
             raise BindError("the pod has scheduling gates")
         if not node:
@@ -284,7 +284,9 @@ class Binder:
 
     def _guarded(self, gang: GangPlacement, act: Callable[[GangPlacement], GangBound]) -> None:
         began_s = self.clock()
-        outcome = GangBound(gang.gang, (), tuple((placement, "the binding broke off") for placement in gang.placements))
+        outcome = GangBound(
+            gang.gang, (), tuple((placement, "the binding was interrupted") for placement in gang.placements)
+        )
         try:
             outcome = act(gang)
         except BaseException as error:

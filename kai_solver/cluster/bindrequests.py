@@ -155,7 +155,7 @@ class BindRequests:
             return "its BindRequest was deleted" if self._is_gone(placement, uid, unseen) else None
         unseen.pop(placement.key, None)
         if is_given_up(Raw(request)):
-            return f"KAI's binder could not: {Raw(request).text('status.reason') or 'it does not say why'}"
+            return f"KAI's binder failed: {Raw(request).text('status.reason') or 'no reason given'}"
         return None
 
     def _is_gone(self, placement: Placement, uid: str, unseen: dict[str, float]) -> bool:

@@ -64,7 +64,7 @@ class Contact:
             is_due = not self._is_reported and self._seconds() >= SILENT_S
             self._is_reported |= is_due
         if is_due:
-            _LOG.warning("the API server does not answer; it is waited for", why=self.problem)
+            _LOG.warning("the API server does not answer; waiting for it", why=self.problem)
 
     def now(self) -> float:
         """The time by its clock."""

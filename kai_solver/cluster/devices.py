@@ -69,7 +69,7 @@ class Devices:
         Raises
         ------
         BindError
-            A claim was allocated otherwise meanwhile, or has too many users.
+            A claim was allocated by another client meanwhile, or has too many users.
         """
         for key, devices in placement.claims:
             namespace, _, name = key.partition("/")
@@ -127,7 +127,7 @@ class Devices:
         if not is_allocated(claim):
             status["allocation"] = allocation_of(self.store, claim, devices, placement.node)
         elif _given(raw) != {(found.request, *found.id) for found in devices}:
-            raise BindError(f'resource claim "{key}" was allocated otherwise meanwhile')
+            raise BindError(f'resource claim "{key}" was allocated by another client meanwhile')
         users = [user.value for user in raw.items("status.reservedFor")]
         if all(Raw(user).text("uid") != placement.uid for user in users):
             if len(users) >= MOST_CONSUMERS:

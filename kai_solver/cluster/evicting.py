@@ -144,7 +144,7 @@ class Evictor:
 
     def _in_turn(self, departure: Departure, batch: _Batch) -> None:
         key, uid = departure.key, departure.uid
-        outcome = Departed(departure, "others took too long", put_off=True)
+        outcome = Departed(departure, "earlier evictions took too long", put_off=True)
         with barrier("evicting", key):
             if self.monotonic() - batch.ordered_s <= FRESH_S:
                 outcome = self.evict(departure)

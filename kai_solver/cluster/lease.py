@@ -145,7 +145,9 @@ class Lease:
         """Logged once for each reason: a missing right does not appear by waiting."""
         if not error.is_passing and error.reason != self._refused:
             self._refused = error.reason
-            _LOG.warning("the Lease is refused: this replica cannot lead", lease=self.name, error=str(error))
+            _LOG.warning(
+                "the API server refuses the Lease: this replica cannot lead", lease=self.name, error=str(error)
+            )
 
     def _note_loss(self) -> None:
         if self._leads and not self.is_held:

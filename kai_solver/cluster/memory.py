@@ -223,7 +223,7 @@ class MemoryApi:
                 self._note_eviction(namespace, name, uid)
             self.delete(resource, namespace, name, uid=uid, grace_s=options.get("gracePeriodSeconds"))
             return {"kind": "Status", "status": "Success"}
-        raise ApiError(404, "NotFound", f"there is no subresource {subresource} of {resource.plural}")
+        raise ApiError(404, "NotFound", f"no subresource {subresource} of {resource.plural}")
 
     def _note_eviction(self, namespace: str, name: str, uid: str) -> None:
         """The server's own condition replaces one that was written before."""

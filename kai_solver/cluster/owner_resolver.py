@@ -149,7 +149,7 @@ class OwnerResolver:
             if not self._is_settled and self._monotonic() > self._ends_s:
                 self._is_settled = True
                 late = [kind.name for kind in self.kinds if not self._store.is_synced((kind,))]
-                _LOG.warning("not all owners are known; pods of theirs wait", pods=known.count(False), not_listed=late)
+                _LOG.warning("not all owners are known; their pods wait", pods=known.count(False), not_listed=late)
         return self._is_settled
 
     def overlay(self, pods: tuple[Object, ...], now_s: float) -> tuple[Object, ...]:  # noqa: ARG002  (an `Overlay`)

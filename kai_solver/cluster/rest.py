@@ -106,7 +106,7 @@ class RestApi:
         found = self._call("GET", resource.path(namespace), fields=fields)
         metadata, items = found.get("metadata"), found.get("items")
         if not isinstance(metadata, dict) or not isinstance(items, list | None):
-            raise ApiError(0, "Malformed", f"{resource.name}: the answer is no list")
+            raise ApiError(0, "Malformed", f"{resource.name}: the answer is not a list")
         named = {"apiVersion": resource.api_version, "kind": resource.kind}  # items of a list leave both out
         whole = [named | item if isinstance(item, dict) else item for item in items or ()]
         return Page(whole, str(metadata.get("resourceVersion", "")), str(metadata.get("continue") or ""))
@@ -184,7 +184,7 @@ class RestApi:
         try:
             versions = [version for group in listed["groups"] for version in _versions(group)]
         except (AttributeError, KeyError, TypeError) as error:
-            raise ApiError(0, "Malformed", f"/apis: the answer is no list of groups: {error!r}") from error
+            raise ApiError(0, "Malformed", f"/apis: the answer is not a list of groups: {error!r}") from error
         for version in ("v1", *versions):
             for kind in self.served(version):
                 found.setdefault((kind.group, kind.plural), kind)
@@ -210,7 +210,7 @@ class RestApi:
             kinds = [one for one in listed.get("resources", ()) if "/" not in one["name"]]
             return frozenset(Resource(group, version, k["name"], k["kind"], bool(k["namespaced"])) for k in kinds)
         except (AttributeError, KeyError, TypeError) as error:
-            raise ApiError(0, "Malformed", f"{path}: the answer is no list of kinds: {error!r}") from error
+            raise ApiError(0, "Malformed", f"{path}: the answer is not a list of kinds: {error!r}") from error
 
     def hang_up(self) -> None:
         """Cut all connections; requests and watches in other threads end with an `ApiError`."""
@@ -262,7 +262,7 @@ class RestApi:
         read_s = WATCH_SILENCE_S if stream else self._limit_s
         timeout = urllib3.Timeout(connect=min(CONNECT_S, self._limit_s), read=read_s)
         if self._is_closed:
-            raise ApiError(0, "Closed", f"{method} {path}: this process asks no more")
+            raise ApiError(0, "Closed", f"{method} {path}: this process sends no more requests")
         try:
             return self._pool.request(
                 method,

@@ -97,7 +97,7 @@ class Store:
 
     def notices(self) -> tuple[Notice, ...]:
         """What cannot be kept, kind by kind."""
-        why = "has no name, or is no object: the API server, or who is between, is not itself"
+        why = "has no name, or is not an object: the API server, or a proxy before it, is faulty"
         counts = self.malformed.copy()
         return tuple(Notice("set-aside", f"{kind.kind} without a name", f"{why} ({n})") for kind, n in counts.items())
 

@@ -120,7 +120,7 @@ def folder() -> Path:
         return Path.home() / ".cache" / "kai-solver" / "kernels"
     except RuntimeError:
         cure = f"Set {FOLDER_VARIABLE} to a folder"
-        raise InputError("there is no home folder to keep compiled kernels in", cure=cure) from None
+        raise InputError("no home folder to keep compiled kernels in", cure=cure) from None
 
 
 def file() -> Path:

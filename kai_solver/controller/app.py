@@ -144,7 +144,7 @@ class Controller:
                 is_young = error.status in (401, 403) and time.monotonic() - began_s < REFUSED_S
                 if not (error.is_passing or is_young):
                     raise
-                _LOG.warning("the API server is waited for", error=str(error))
+                _LOG.warning("waiting for the API server", error=str(error))
             except KaiSolverError:
                 raise
             except Exception as error:
@@ -195,7 +195,7 @@ class Controller:
 
     def _on_lost(self) -> None:
         """End work in progress without an answer, so that it is over before another lead begins."""
-        _LOG.error("the lead is lost: nothing is written until it is won again")
+        _LOG.error("leadership lost: nothing is written until it is won again")
         self.api.hang_up()
 
     def _is_idle(self) -> bool:
@@ -206,7 +206,7 @@ class Controller:
         return is_idle
 
     def _on_followed(self) -> None:
-        _LOG.error("another replica leads: this process ends")
+        _LOG.error("another replica leads: this process exits")
         self.lost = True
         self.stop.set()
 
@@ -233,10 +233,10 @@ class Controller:
         if missing:
             return f"not listed yet: {', '.join(missing)}"
         if self._parts.rival.problem:
-            return f"{self._parts.rival.problem}; nothing is decided here"
+            return f"{self._parts.rival.problem}; this replica decides nothing"
         blind = [f"{part} fails: {why}" for part, why in self._keeper.failing.items() if part.startswith(WATCH)]
         if blind:
-            return f"what is known grows old: {'; '.join(blind)}"
+            return f"data is getting old: {'; '.join(blind)}"
         return self.webhook.not_ready() if self.webhook else ""
 
     def explain(self, query: Mapping[str, str]) -> Answer:

@@ -78,7 +78,7 @@ class Compiling:
         except OSError as error:
             self._end("kernels could not be compiled: uncompiled ones decide", error=str(error))
         else:
-            _LOG.info("kernels are compiled in a process of its own; uncompiled ones decide meanwhile")
+            _LOG.info("a separate process compiles the kernels; uncompiled ones decide meanwhile")
 
     def _end(self, said: str, *, is_loaded: bool = False, error: str = "") -> None:
         self._is_over = True

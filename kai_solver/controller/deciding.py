@@ -96,7 +96,7 @@ class Decider:
         try:
             model = load_model(self._name)
         except ModelFileError as error:
-            _LOG.error("the model cannot be read; the one before stays", error=str(error))
+            _LOG.error("the model cannot be read; the previous one stays", error=str(error))
             return
         if model.hash != self.model.hash:
             _LOG.info("the model changed", model=model.name, hash=model.hash)

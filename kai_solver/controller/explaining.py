@@ -51,7 +51,7 @@ class Explaining:
         if not name:
             return _said(400, "name the pod: /explain?namespace=team-a&pod=train-0")
         if cycle is None:
-            return _said(503, "nothing is decided yet: the first cycle has not ended. Ask again in a moment")
+            return _said(503, "nothing has been decided yet: the first cycle has not ended. Ask again in a moment")
         keys = _keys(store, query.get("namespace", ""), name)
         if len(keys) > 1:
             return _said(400, f"several pods are named {name}: {_list(keys)}")
@@ -100,7 +100,7 @@ def _not_decided(key: str, pod: Object, cycle: Cycle, kube: KubeSettings) -> Ans
     if made_s is not None and made_s < cycle.snapshot.now_s - _SECOND_S:
         pool = f"the node pool {kube.node_pool!r}" if kube.node_pool else "the nodes without a node pool"
         return _said(404, f"pod {key} is not this scheduler's: it, its owner or its PodGroup is not of {pool}")
-    return _said(503, f"pod {key} is not decided about yet: it came after cycle {cycle.number}. Ask again in a moment")
+    return _said(503, f"pod {key} has not been decided yet: it came after cycle {cycle.number}. Ask again in a moment")
 
 
 def _list(keys: list[str]) -> str:

@@ -38,7 +38,7 @@ class Faults:
         self.metrics.faults.labels(where).inc()
         if self._is_news((where, what, type(error).__name__)):
             _LOG.error(
-                "an unexpected error was stopped; the rest goes on",
+                "unexpected error caught; everything else continues",
                 where=where,
                 what=what,
                 error=in_words(error),

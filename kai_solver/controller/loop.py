@@ -275,7 +275,7 @@ class Scheduler:
             self.step()
         except Exception as error:
             self._failures += 1
-            self.problem = f"cycles break off: {caught('running', 'the cycle', error)}"
+            self.problem = f"cycles fail: {caught('running', 'the cycle', error)}"
             return False
         finally:
             self._is_deciding = False

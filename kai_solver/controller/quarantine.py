@@ -80,7 +80,7 @@ class Quarantine:
         with self._lock:
             record = self._record(gang)
             record.slow += 1
-            record.why = f"the decision about it takes {seconds:.2g} s of each cycle, and others had no turn for it"
+            record.why = f"the decision about it takes {seconds:.2g} s of each cycle, so other gangs had no turn"
             if record.slow >= SLOW_CYCLES:
                 self._rest(gang, record)
 

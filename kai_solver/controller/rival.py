@@ -85,7 +85,7 @@ class Rival:
             try:
                 self.look()
             except ApiError as error:
-                _LOG.warning("cannot see whether KAI's own scheduler is at work", lease=self.name, error=str(error))
+                _LOG.warning("cannot see whether KAI's own scheduler is running", lease=self.name, error=str(error))
 
     def _is_foreign(self, namespace: str, lease: Object) -> bool:
         return bool(_spec(lease).get("holderIdentity")) and (namespace, self.name) != self._ours
@@ -107,15 +107,17 @@ class Rival:
         except (ApiError, InputError) as error:
             is_kai = not (isinstance(error, ApiError) and error.is_missing)
         if not is_kai:
-            _LOG.warning("a Lease of KAI's name is held by no scheduler: it is not heeded", namespace=namespace)
+            _LOG.warning(
+                "the holder of a Lease with KAI's name is not a scheduler: the Lease is ignored", namespace=namespace
+            )
         return is_kai
 
     def _say(self, namespace: str) -> None:
-        problem = f"KAI's own scheduler is at work: its Lease {namespace}/{self.name} is renewed" if namespace else ""
+        problem = f"KAI's own scheduler is running: its Lease {namespace}/{self.name} is renewed" if namespace else ""
         if problem and not self.problem:
-            _LOG.error("nothing is decided any more", why=problem)
+            _LOG.error("kai-solver decides nothing until it is stopped", why=problem)
         elif self.problem and not problem:
-            _LOG.info("KAI's own scheduler is gone: deciding goes on")
+            _LOG.info("KAI's own scheduler is gone: kai-solver decides again")
         self.problem = problem
 
 

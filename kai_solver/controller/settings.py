@@ -27,43 +27,45 @@ class _Part(BaseModel):
 
 
 class Evictions(_Part):
-    """How fast running pods may be sent away."""
+    """How fast running pods may be evicted."""
 
     per_cycle: int = Field(default=0, ge=0, description="The most pods evicted in one cycle; 0: no limit.")
     per_queue: int = Field(default=0, ge=0, description="The most pods of one queue evicted in one cycle; 0: no limit.")
     budgets: Literal["all", "labelled", "none"] = Field(
         default="all",
-        description="Which PodDisruptionBudgets hold evictions: all, those of labelled namespaces, none (as in KAI).",
+        description="PodDisruptionBudgets that restrict evictions: all, those in labelled namespaces, or none (KAI).",
     )
     budget_label: str = Field(
         default="kai-solver/budgets",
         min_length=1,
-        description="The label of such namespaces, with budgets: labelled; its value is 'enabled'.",
+        description="Label of such namespaces, with budgets: labelled. Its value is 'enabled'.",
     )
     budget_grace: Seconds | None = Field(
         default=300.0,
-        description="How long budgets may keep a gang from room; then they are ignored for as long; empty: for ever.",
+        description="Time for which budgets may keep a gang from room. Then they are ignored as long. Empty: for ever.",
     )
 
 
 class Leadership(_Part):
-    """Which of several replicas acts."""
+    """Which of several replicas leads."""
 
-    enabled: bool = Field(default=True, description="Elect a leader; without it, run one replica only.")
+    enabled: bool = Field(default=True, description="Elect a leader. Without it, run only one replica.")
     name: str = Field(
-        default="", description="Name of the Lease; empty: kai-solver-<scheduler_name>, and the node pool's name."
+        default="", description="Name of the Lease. Empty: kai-solver-<scheduler_name>, and the node pool's name."
     )
-    live: Seconds = Field(default=15.0, description="A leader that is silent for so long is followed by another.")
+    live: Seconds = Field(default=15.0, description="Another replica takes the lead after this time without renewal.")
     renew: Seconds = Field(
         default=10.0, description="A leader that cannot renew for this time writes nothing until it leads again."
     )
-    retry: Seconds = Field(default=2.0, description="Between tries to get or renew the Lease.")
+    retry: Seconds = Field(default=2.0, description="Time between attempts to get or renew the Lease.")
 
     @model_validator(mode="after")
     def _in_order(self) -> Self:
         """A leader must know that it lost the Lease before another may begin."""
         if not 0 < self.retry < self.renew < self.live:
-            raise ValueError("retry must be above 0, below renew, and renew below live: else two would lead at a time")
+            raise ValueError(
+                "retry must be above 0 and below renew, and renew below live. Otherwise two replicas could lead"
+            )
         return self
 
 
@@ -71,24 +73,24 @@ class Workers(_Part):
     """Threads."""
 
     writes: int = Field(
-        default=16, ge=1, le=256, description="Requests to the API server at one time; as many evictions beside them."
+        default=16, ge=1, le=256, description="Concurrent requests to the API server, and as many concurrent evictions."
     )
-    gangs: int = Field(default=32, ge=1, le=1024, description="Gangs whose binding is under way at one time.")
+    gangs: int = Field(default=32, ge=1, le=1024, description="Gangs bound at the same time.")
     waits: int = Field(
         default=64,
         ge=1,
         le=1024,
-        description="Pods, and gangs, that wait for volumes, devices or KAI's binder at one time.",
+        description="Pods, and gangs, that wait for volumes, devices or KAI's binder at the same time.",
     )
 
 
 class Recording(_Part):
     """Where a dry run stores what it would do, and what the scheduler at work did."""
 
-    folder: str = Field(default="", description="Folder for the recording of a dry run; empty: it is not stored.")
-    file_mib: int = Field(default=16, ge=1, le=1024, description="The most of one file of the recording, in MiB.")
+    folder: str = Field(default="", description="Folder for the recording of a dry run. Empty: it is not stored.")
+    file_mib: int = Field(default=16, ge=1, le=1024, description="Largest size of one file of the recording, in MiB.")
     files: int = Field(
-        default=8, ge=2, le=1000, description="The most files; the oldest is deleted when one more begins."
+        default=8, ge=2, le=1000, description="Largest number of files. The oldest is deleted when a new one begins."
     )
 
 
@@ -97,19 +99,21 @@ class Sharing(_Part):
 
     image: str = Field(
         default="ghcr.io/kai-scheduler/kai-scheduler/resourcereservation:v0.16.9",
-        description="Image of the reservation pods, KAI's resourcereservation; empty: no GPU is shared.",
+        description="Image of the reservation pods, KAI's resourcereservation. Empty: no GPU is shared.",
     )
-    service_account: str = Field(default="kai-resource-reservation", description="Account of the reservation pods.")
-    runtime_class: str = Field(default="", description="Runtime class of the reservation pods; empty: the node's own.")
-    wait: Seconds = Field(default=40.0, description="How long a reservation pod may take to learn its device.")
+    service_account: str = Field(
+        default="kai-resource-reservation", description="Service account of the reservation pods."
+    )
+    runtime_class: str = Field(default="", description="Runtime class of the reservation pods. Empty: the node's own.")
+    wait: Seconds = Field(default=40.0, description="How long a reservation pod may take to report its device.")
 
 
 class SpareAccess(_Part):
     """Users and namespaces that may use spare nodes."""
 
     namespaces: tuple[str, ...] = Field(default=(), description="Namespaces, like team-a or team-*.")
-    users: tuple[str, ...] = Field(default=(), description="Users of the API server, at admission alone.")
-    groups: tuple[str, ...] = Field(default=(), description="Groups of the API server, at admission alone.")
+    users: tuple[str, ...] = Field(default=(), description="Users of the API server, only at admission.")
+    groups: tuple[str, ...] = Field(default=(), description="Groups of the API server, only at admission.")
 
     def allowance(self) -> Allowance:
         """The rule."""
@@ -130,10 +134,10 @@ class AccessRules(_Part):
     """Rights to use queues and spare nodes; what no rule is about is open to all, as in KAI."""
 
     queues: tuple[QueueAccess, ...] = Field(
-        default=(), description="A list of {queues, namespaces, users, groups}; empty: all may use every queue."
+        default=(), description="A list of {queues, namespaces, users, groups}. Empty: all may use every queue."
     )
     spares: tuple[SpareAccess, ...] = Field(
-        default=(), description="A list of {namespaces, users, groups}; empty: all may use spare nodes."
+        default=(), description="A list of {namespaces, users, groups}. Empty: all may use spare nodes."
     )
 
     def access(self) -> Access:
@@ -156,7 +160,7 @@ class PolicySettings(_Part):
         description="Pods with GPUs only on nodes labelled gpu-worker, others only on cpu-worker (false).",
     )
     full_hierarchy: bool | None = Field(
-        default=None, description="Fair share level by level; false: all leaf queues under one root (true)."
+        default=None, description="Fair share level by level. false: all leaf queues under one root (true)."
     )
     max_consolidation_gangs: int | None = Field(
         default=None, ge=-1, description="Gangs that may be moved for one; 0: none, -1: any number (-1; KAI: 16)."
@@ -168,20 +172,20 @@ class PolicySettings(_Part):
         default=None, description="How long a gang may run below its minimum; negative: for ever (60)."
     )
     stuck_in_releasing: Seconds | None = Field(
-        default=None, description="After so long nothing waits for the place of a deleted pod any more (120)."
+        default=None, description="After this time nothing waits for the place of a deleted pod (120)."
     )
     reclaim_min_runtime: Seconds | None = Field(
-        default=None, description="How long work runs before it may be reclaimed, where no queue says (0)."
+        default=None, description="How long work runs before it may be reclaimed, if no queue says (0)."
     )
     preempt_min_runtime: Seconds | None = Field(
-        default=None, description="How long work runs before it may be preempted, where no queue says (0)."
+        default=None, description="How long work runs before it may be preempted, if no queue says (0)."
     )
     reclaim_resolve: Literal["lca", "queue"] | None = Field(
         default=None, description="How reclaim looks up the queue's minimum run time (lca)."
     )
     k_value: float | None = Field(default=None, ge=0, description="Weight of past usage in fair shares (1).")
     saturation_multiplier: float | None = Field(
-        default=None, ge=1, description="Of the reclaimer's saturation against its siblings' (1)."
+        default=None, ge=1, description="Factor of the reclaimer's saturation against its siblings' (1)."
     )
     non_preemptible_priority: int | None = Field(
         default=None, description="Priority from which work cannot be preempted (100)."
@@ -192,69 +196,78 @@ class PolicySettings(_Part):
     shared_gpu_resources: tuple[str, ...] | None = Field(
         default=None, description="Resources that are replicas of time-sliced GPUs (nvidia.com/gpu.shared)."
     )
-    numa: bool | None = Field(default=None, description="Heed NUMA zones where nodes report them (true).")
+    numa: bool | None = Field(default=None, description="Use NUMA zones that nodes report (true).")
     numa_ignored: tuple[str, ...] | None = Field(
         default=None, description="Resources that need not be in one NUMA zone (none)."
     )
     numa_reconstruct: bool | None = Field(
-        default=None, description="Reckon what is free in NUMA zones from the pods (true)."
+        default=None, description="Compute what is free in NUMA zones from the pods (true)."
     )
 
 
 class Admission(_Part):
     """The admission webhook: what is refused, warned of and filled in before an object is kept."""
 
-    enabled: bool = Field(default=False, description="Serve it; the webhook configurations are the chart's.")
-    bind_address: str = Field(default=":9443", description="Where it is served, over TLS.")
+    enabled: bool = Field(default=False, description="Serve the webhook. The chart has the webhook configurations.")
+    bind_address: str = Field(default=":9443", description="Address of the webhook, over TLS.")
     service: str = Field(
-        default="kai-solver-admission", min_length=1, description="Service in our namespace by which it is called."
+        default="kai-solver-admission",
+        min_length=1,
+        description="Service of the webhook, in the controller's namespace.",
     )
     configuration: str = Field(
         default="kai-solver-admission",
         min_length=1,
-        description="Name of our webhook configurations, whose caBundle is kept right; others are never touched.",
+        description="Name of its webhook configurations. It keeps their caBundle right, and touches no others.",
     )
     secret: str = Field(
-        default="kai-solver-admission", min_length=1, description="Secret in our namespace for our own certificate."
+        default="kai-solver-admission",
+        min_length=1,
+        description="Secret in the controller's namespace for its own certificate.",
     )
     certificate_days: int = Field(
-        default=365, ge=1, le=3650, description="Life of our own certificate; it is renewed after two thirds of it."
+        default=365,
+        ge=1,
+        le=3650,
+        description="Lifetime of the controller's own certificate. It is renewed after two thirds of it.",
     )
-    cert_file: str = Field(default="", description="A given certificate (PEM), in place of our own; read when changed.")
+    cert_file: str = Field(
+        default="", description="A given certificate (PEM) instead of its own. Read again when it changes."
+    )
     key_file: str = Field(default="", description="Its key.")
     ca_file: str = Field(
         default="",
-        description="Certificate of its signer, for caBundle; empty: cert-manager or the like keeps that right.",
+        description="Certificate of its signer, for caBundle. Empty: cert-manager or a similar program sets caBundle.",
     )
     gpu_sharing: bool = Field(default=True, description="Allow pods that ask for a part of a GPU.")
     block_nvidia_visible_devices: bool | None = Field(
         default=None,
-        description="Pods may not choose devices by NVIDIA_VISIBLE_DEVICES; empty: as KAI's Config says (false).",
+        description="Pods may not choose devices by NVIDIA_VISIBLE_DEVICES. Empty: as KAI's Config says (false).",
     )
     queue_typo: Literal["refuse", "warn"] = Field(
-        default="refuse", description="What becomes of an object that names a queue that does not exist."
+        default="refuse", description="What happens to an object that names a missing queue."
     )
     quota_warnings: bool = Field(
-        default=False, description="Warn where the quotas of a queue's children are above its own."
+        default=False, description="Warn if the quotas of a queue's children are above its own."
     )
     guard: bool = Field(
         default=False,
-        description="Refuse labels and annotations of schedulers, where another account writes them.",
+        description="Refuse labels and annotations of schedulers if another account writes them.",
     )
     guard_groups: tuple[str, ...] = Field(
         default=("system:nodes", "system:serviceaccounts:kai-scheduler"),
-        description="Groups that may write them, besides our own accounts and those of reservation pods.",
+        description="Groups that may write them, besides its own accounts and those of reservation pods.",
     )
     namespace_label: str = Field(
         default="kai-solver/inject",
         min_length=1,
-        description="Pods in namespaces where this label is 'enabled' get our scheduler name, and a queue.",
+        description="Pods in namespaces with this label set to 'enabled' get our scheduler name, and a queue.",
     )
     queue: str = Field(
-        default="", description="Queue of such pods where neither they nor their namespace name one; empty: none."
+        default="", description="Queue of such pods, if neither they nor their namespace name one. Empty: none."
     )
     runtime_class: str = Field(
-        default="nvidia", description="Runtime class of our pods that ask for a part of a GPU; empty: none."
+        default="nvidia", description="Runtime class of our pods that ask for a part of a GPU. Empty: none."
     )
 
 
@@ -270,10 +283,12 @@ class ControllerSettings(BaseSettings):
     )
 
     scheduler_name: str = Field(
-        default="kai-scheduler", min_length=1, description="Pods with this schedulerName are ours; all others are load."
+        default="kai-scheduler",
+        min_length=1,
+        description="The controller schedules pods with this schedulerName. All others are load.",
     )
     node_pool: str = Field(
-        default="", description="Value of the node pool label of our nodes, queues and pods; empty: those without it."
+        default="", description="Value of the node pool label of its nodes, queues and pods. Empty: those without it."
     )
     node_pool_key: str = Field(default="kai.scheduler/node-pool", min_length=1, description="That label.")
     queue_label_key: str = Field(
@@ -281,25 +296,29 @@ class ControllerSettings(BaseSettings):
     )
     default_queue: str = Field(default="default-queue", min_length=1, description="Queue of work that names no queue.")
     namespace: str = Field(
-        default="kai-solver", min_length=1, description="Our own namespace: Lease and certificate are there."
+        default="kai-solver",
+        min_length=1,
+        description="The controller's own namespace, with its Lease and certificate.",
     )
     signing_secret: str = Field(
         default="kai-solver-signing",
         min_length=1,
-        description="Secret in our namespace with the keys that sign our annotations; the leader makes it.",
+        description="Secret in its namespace with the keys that sign annotations. The leader creates it.",
     )
     model: str = Field(default="default", description="Solver model: the name of a shipped one, or a TOML file.")
-    budget: Seconds | None = Field(default=None, description="Seconds for one decision; empty: the model's.")
+    budget: Seconds | None = Field(default=None, description="Seconds for one decision. Empty: the model's.")
     compile_kernels: bool = Field(
         default=True,
-        description="Compile what decides large clusters in a process of its own, where the image does not have it.",
+        description="Compile the kernels for large clusters in a separate process, if the image does not have them.",
     )
-    period: Seconds = Field(default=1.0, description="From the begin of one cycle to that of the next, at least.")
+    period: Seconds = Field(default=1.0, description="Least time from the start of one cycle to the start of the next.")
     settle: Seconds = Field(
-        default=0.05, description="Wait after the first news, so that what comes together is decided together."
+        default=0.05,
+        description="Wait after the first change, so that changes which come together are decided together.",
     )
     idle: Seconds = Field(
-        default=30.0, description="Between cycles without news while a pod waits; ten times that where none does."
+        default=30.0,
+        description="Time between cycles without changes while a pod is pending. Ten times that without pending pods.",
     )
     grouping: Literal["own", "external"] = Field(
         default="own", description="own: pods become gangs here; external: KAI's pod grouper writes PodGroups."
@@ -308,45 +327,52 @@ class ControllerSettings(BaseSettings):
         default="own", description="own: pods are bound here; bindrequest: BindRequests for KAI's binder."
     )
     write_pod_groups: bool = Field(
-        default=False, description="Write a PodGroup for plain pods, too: one more write for each of them."
+        default=False, description="Write a PodGroup for plain pods, too. This costs one more write for each of them."
     )
     status_rate: float = Field(
-        default=100.0, ge=1, le=10_000, description="The most statuses and events a second; a tenth during bindings."
+        default=100.0,
+        ge=1,
+        le=10_000,
+        description="The most statuses and events a second. A tenth of it during bindings.",
     )
-    dry_run: bool = Field(default=False, description="Decide and report, change nothing: beside another scheduler.")
+    dry_run: bool = Field(
+        default=False, description="Decide and report, but change nothing. For use beside another scheduler."
+    )
     recording: Recording = Field(default=Recording(), description="The recording of a dry run, for kai-solver shadow.")
     volume_wait: Seconds = Field(default=120.0, description="How long the volumes of a pod may take to be bound.")
     binder_wait: Seconds = Field(
         default=300.0, description="How long KAI's binder may take for a pod, with binding: bindrequest."
     )
     sharing: Sharing = Field(default=Sharing(), description="Pods with a part of a GPU.")
-    evictions: Evictions = Field(default=Evictions(), description="How fast running pods may be sent away.")
-    leadership: Leadership = Field(default=Leadership(), description="Which of several replicas acts.")
+    evictions: Evictions = Field(default=Evictions(), description="How fast running pods may be evicted.")
+    leadership: Leadership = Field(default=Leadership(), description="Which of several replicas leads.")
     workers: Workers = Field(default=Workers(), description="Threads.")
     admission: Admission = Field(default=Admission(), description="The admission webhook.")
     policy: PolicySettings = Field(
         default=PolicySettings(), description="Cluster-wide policy; empty: as KAI's SchedulingShard and Config say."
     )
     access: AccessRules = Field(default=AccessRules(), description="Rights to use queues and spare nodes.")
-    kubeconfig: str = Field(default="", description="File of the cluster's address; empty: the pod's own account.")
-    context: str = Field(default="", description="Context in the kubeconfig; empty: the current one.")
-    metrics_bind_address: str = Field(default=":8080", description="Where /metrics is served; empty: nowhere.")
+    kubeconfig: str = Field(default="", description="Kubeconfig file. Empty: the pod's service account.")
+    context: str = Field(default="", description="Context in the kubeconfig. Empty: the current one.")
+    metrics_bind_address: str = Field(default=":8080", description="Address that serves /metrics. Empty: none.")
     metrics_authorization: bool = Field(
         default=False, description="Serve /metrics only to callers that RBAC allows, like /explain."
     )
     health_bind_address: str = Field(
-        default=":8081", description="Where /healthz and /readyz are served, to all callers; empty: nowhere."
+        default=":8081", description="Address that serves /healthz and /readyz, to all callers. Empty: none."
     )
     answers_bind_address: str = Field(
         default="127.0.0.1:8082",
-        description="Where /explain, /plan, /recording and /get-snapshot are served, to callers that RBAC allows; "
-        "empty: nowhere.",
+        description="Address that serves /explain, /plan, /recording and /get-snapshot, to callers that RBAC allows. "
+        "Empty: none.",
     )
     stuck_after: Seconds = Field(
-        default=60.0, description="A loop that does not move for so long, over its budget, is not healthy any more."
+        default=60.0, description="The loop is unhealthy if it does not move for this time beyond its budget."
     )
     metrics_namespace: str = Field(default="kai", min_length=1, description="Prefix of KAI's metrics.")
-    log_level: Literal["debug", "info", "warning", "error"] = Field(default="info", description="Least level logged.")
+    log_level: Literal["debug", "info", "warning", "error"] = Field(
+        default="info", description="Lowest level that is logged."
+    )
     log_format: Literal["json", "console"] = Field(default="json", description="json for machines, console for people.")
 
     @property
@@ -379,7 +405,7 @@ def load_settings(file: Path | None = None, **flags: Any) -> ControllerSettings:
         known = sorted(_keys_of(ControllerSettings))
         like = nearest(field, known)
         cure = f"Did you mean {like}?" if like else f"Known keys: {', '.join(known)}"
-        raise InputError("there is no such setting", file=str(file or ""), field=field, cure=cure) from None
+        raise InputError("unknown setting", file=str(file or ""), field=field, cure=cure) from None
 
 
 def _keys_of(table: type[BaseModel], before: str = "") -> Iterator[str]:
@@ -418,7 +444,7 @@ def _document(file: Path) -> dict[str, Any]:
     if found is None:
         return {}
     if not isinstance(found, dict) or not all(isinstance(name, str) for name in found):
-        raise InputError("is no mapping of keys to values", file=str(file), cure="Write one key a line: period: 1s")
+        raise InputError("is not a mapping of keys to values", file=str(file), cure="Write one key a line: period: 1s")
     return found
 
 

@@ -72,7 +72,7 @@ class Shields:
             if grace_s is not None and now_s - self._held[name][0] >= grace_s:
                 del self._held[name]
                 self._open[name] = now_s + max(LEAST_OPEN_S, grace_s)
-                _LOG.warning("disruption budgets kept gangs waiting for too long: they do not count", namespace=name)
+                _LOG.warning("disruption budgets kept gangs waiting for too long: they are ignored", namespace=name)
         self._open = {name: until_s for name, until_s in self._open.items() if until_s > now_s}
 
     def bound(self, outcome: GangBound) -> None:

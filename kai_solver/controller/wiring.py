@@ -340,4 +340,4 @@ def _priority_classes(store: Store) -> Mapping[int, str]:
 
 def _note_fault(metrics: Metrics, fault: Fault) -> None:
     metrics.fallbacks.labels("solver").inc()
-    _LOG.error("the solver failed; the cycle goes on without it", error=fault.error)
+    _LOG.error("the solver failed; the cycle continues without it", error=fault.error)

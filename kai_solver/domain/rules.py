@@ -48,7 +48,7 @@ def setting_fault(name: str, text: str) -> str:
     """What is wrong with the setting ``text`` for rule ``name``, with the cure; empty where nothing is."""
     if name not in rule_names():
         close = nearest(name, rule_names())
-        return f"there is no rule {name!r}. {f'Did you mean {close!r}?' if close else 'Correct or remove it'}"
+        return f"unknown rule {name!r}. {f'Did you mean {close!r}?' if close else 'Correct or remove it'}"
     rule = loaded_rule(name)
     try:
         fault: str = rule.setting_fault(text)

@@ -26,7 +26,7 @@ class Decided:
 def stage_failed(error: Exception) -> str:
     """The greedy's plan is used."""
     cause = error.cause if isinstance(error, GangError) else error
-    return f"an unexpected error, so the greedy's plan stands: {caught('deciding', 'the solver', cause)}"
+    return f"an unexpected error, so the greedy's plan is used: {caught('deciding', 'the solver', cause)}"
 
 
 def with_bound(measured: Stage, solved: Stage | None) -> Stage:

@@ -216,7 +216,7 @@ def _reported(snapshot: Snapshot, plan: Plan, blamed: Mapping[str, Exception], *
         caught("deciding", key, error)
     named = ", ".join(list(blamed)[:5]) + (f" and {len(blamed) - 5} more" if len(blamed) > 5 else "")
     said = in_words(next(iter(blamed.values())))
-    doubt = "; one of them is to blame, and there was no time to find which" if unsure else ""
+    doubt = "; one of them is the cause, and there was no time to find which" if unsure else ""
     known = {entry.gang for entry in plan.pending}
     more = [
         left_out(key, why_left_out(blamed[key])) for key in _waiting(snapshot) if key in blamed and key not in known

@@ -46,7 +46,7 @@ def refused(plan: Plan, violations: Sequence[Violation], first: Plan | None) -> 
     """Use the ``first`` plan, which was checked, or an empty one rather than a wrong one; with the reason."""
     texts = "; ".join(f"{v.rule}: {v.object}: {v.text}" for v in violations[:5])
     if first is not None:
-        note = f"the checker refused the plan, so the cycle's first plan stands ({texts})"
+        note = f"the checker refused the plan, so the cycle's first plan is used ({texts})"
         return replace(first, notes=(*first.notes, note))
     note = f"the checker refused the plan, so nothing is done this cycle ({texts})"
     return replace(

@@ -225,11 +225,11 @@ class GpuBoards:
 def _untold(node: Node, holders: Sequence[Holder]) -> str:
     """Why it is not known which GPUs are free; empty where it is."""
     if node.allocatable[GPU] != node.gpus * MILLI:
-        return f"only {node.allocatable[GPU] / MILLI:g} of its {node.gpus} GPUs may be had as such, nobody says which"
+        return f"only {node.allocatable[GPU] / MILLI:g} of its {node.gpus} GPUs can be had, and it is unknown which"
     unknown = [holder.pod for holder in holders if holder.known == "unknown"]
     if unknown:
         more = f" and {len(unknown) - 1} more" if len(unknown) > 1 else ""
-        return f"nobody says which GPUs these pods have: {unknown[0]}{more}"
+        return f"it is unknown which GPUs these pods have: {unknown[0]}{more}"
     whole = [gpu for holder in holders if holder.milli == MILLI for gpu in holder.gpus]
     parts = {gpu for holder in holders if holder.milli != MILLI for gpu in holder.gpus}
     if len(set(whole)) < len(whole) or parts.intersection(whole):

@@ -189,7 +189,7 @@ class _Drawing:
     def _words(self, holder: Holder) -> str:
         link = self.board.link(holder)
         count = f"{holder.count} GPUs" if holder.count > 1 else "1 GPU"
-        which = ranges(holder.gpus) if holder.gpus else f"{count}, nobody knows which"
+        which = ranges(holder.gpus) if holder.gpus else f"{count}, unknown which"
         part = f" ({holder.milli / MILLI:g} of {'each' if holder.count > 1 else 'it'})" if holder.milli != MILLI else ""
         wish = ", a wish" if holder.known == "wish" else ""
         return f"{_tenant(holder)}: {which}{part}{wish}" + (f"; {link.kind} {link.gb_s} GB/s" if link else "")

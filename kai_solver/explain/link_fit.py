@@ -206,4 +206,4 @@ def _why(found: _Set) -> str:
     graph = found.board.graph
     if not graph.is_known:
         return f"links of {found.board.node} are unknown, all equal ({'; '.join(graph.notices)})"
-    return f"nobody says which GPUs of {found.board.node} pod {found.holder.pod.rpartition('/')[2]} has"
+    return f"it is unknown which GPUs of {found.board.node} pod {found.holder.pod.rpartition('/')[2]} has"

@@ -122,7 +122,7 @@ def check_counts(
         raise _too_many(file, f"{limits.max_values:,} values")
 
 
-_RAISE = "If the file is what it should be, raise the limit"
+_RAISE = "If the file is correct, raise the limit"
 
 
 def _too_deep(file: str, most: int) -> LimitExceededError:
@@ -191,7 +191,7 @@ def _refuse_duplicate(data: bytes, file: str) -> None:
         seen: dict[str, Any] = {}
         for key, value in items:
             if key in seen:
-                raise InputError(f"the key {key!r} stands twice in one object", file=file, cure="Keep one of them")
+                raise InputError(f"the key {key!r} occurs twice in one object", file=file, cure="Keep one of them")
             seen[key] = value
         return seen
 

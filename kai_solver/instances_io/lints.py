@@ -117,7 +117,7 @@ def no_entitlement(snapshot: Snapshot) -> Iterator[Lint]:
     parents = {queue.parent for queue in snapshot.queues}
     for queue in snapshot.queues:
         if queue.name not in parents and not queue.quota[GPU] and not queue.weight[GPU] and _uses(snapshot, queue):
-            text = "it has neither a quota nor a weight of GPUs: all it gets can be reclaimed at any time"
+            text = "it has neither a quota nor a weight of GPUs: everything it gets can be reclaimed at any time"
             yield Lint("warning", f"queue {queue.name}", text, "Give it a quota or an over-quota weight")
 
 

@@ -214,7 +214,7 @@ class _Reader:
         usage, notices = read_usage(self._doc.usage_history, parent, self._now_s)
         for place, queue in enumerate(self._doc.queues):
             if queue.name in usage and "usage" in queue.model_fields_set:
-                problem = "usageHistory tells the usage of this queue too"
+                problem = "usageHistory gives the usage of this queue too"
                 raise InputError(problem, field=f"queues[{place}].usage", cure="Give one of the two")
         return usage, notices
 
@@ -329,7 +329,7 @@ def _topology(doc: TopologyDoc, field: str) -> Topology:
     )
     for name, rule in (("oneTenant", alone), ("spares", spares)):
         if rule is not None and found.level_index(rule.level) is None:
-            problem = f"{rule.level!r} is no level of the topology"
+            problem = f"{rule.level!r} is not a level of the topology"
             raise InputError(problem, field=f"{field}.{name}.level", cure="Write a label or alias of its levels")
     return found
 

@@ -201,7 +201,7 @@ def _in_row(gpu: GpuRequest, doc: PodDoc, field: str) -> GpuRequest:
     if not doc.gpu_row:
         return gpu
     if not gpu.is_whole:
-        raise InputError("no whole GPUs are asked for", field=f"{field}.gpuRow", cure="Leave it out, or ask for GPUs")
+        raise InputError("no whole GPUs are requested", field=f"{field}.gpuRow", cure="Leave it out, or ask for GPUs")
     return gpus_asked(gpu.devices, row=doc.gpu_row) if gpu.devices > 1 else gpu
 
 

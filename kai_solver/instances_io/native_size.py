@@ -17,8 +17,8 @@ def check_size(doc: InstanceDoc, limits: Limits, file: str) -> None:
     total = sum(sizes.values())
     if total > limits.max_objects:
         field = max(sizes, key=lambda name: sizes[name])
-        problem = f"the document stands for {total:,} objects, more than {limits.max_objects:,}"
-        cure = "Lower count or replicas, or raise the limit of objects if that is what is meant"
+        problem = f"the document expands to {total:,} objects, more than {limits.max_objects:,}"
+        cure = "Lower count or replicas, or raise the limit of objects if that is intended"
         raise LimitExceededError(problem, file=file, field=field, cure=cure)
 
 

@@ -70,7 +70,7 @@ def topology(doc: NumaDoc | None, schema: ResourceSchema, field: str) -> NumaTop
         return None
     names = [zone.name for zone in doc.zones]
     if len(set(names)) < len(names):
-        raise InputError("a zone's name stands twice", field=f"{field}.zones", cure="Give every zone its own name")
+        raise InputError("a zone's name occurs twice", field=f"{field}.zones", cure="Give every zone its own name")
     counted = {name for zone in doc.zones for name in zone.amounts()}
     zones = tuple(
         NumaZone(

@@ -28,7 +28,7 @@ def tree_problem(root: SubGroup, pods: Iterable[Pod]) -> str:
     leaves = {leaf.name for leaf in root.podsets()}
     repeated = [name for name, times in Counter(_names(root)).items() if times > 1]
     if repeated:
-        return f"the subgroup {repeated[0]!r} stands twice"
+        return f"the subgroup {repeated[0]!r} occurs twice"
     if not leaves:
         return "it has no subgroup that could hold pods"
     return _lost(pods, leaves)

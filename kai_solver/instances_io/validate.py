@@ -23,7 +23,7 @@ Named = TypeVar("Named")
 
 
 def refuse_duplicates(snapshot: Snapshot) -> None:
-    """Raise for a name that stands twice: in a file written by hand that is a slip, not a fact to live with.
+    """Raise for a name that occurs twice: in a file written by hand that is a slip, not a fact to live with.
 
     Raises
     ------
@@ -43,7 +43,7 @@ def refuse_duplicates(snapshot: Snapshot) -> None:
         for name, times in Counter(names).items():
             if times > 1:
                 cure = "Names are unique; in entries with a count, use {i} in the name"
-                raise InputError(f"the name {name!r} stands {times} times", field=kind, cure=cure)
+                raise InputError(f"the name {name!r} occurs {times} times", field=kind, cure=cure)
 
 
 def sanitize(snapshot: Snapshot) -> Snapshot:
@@ -100,7 +100,7 @@ class _Work:
         kept: dict[str, Named] = {}
         for thing in things:
             if name(thing) in kept:
-                self.set_aside(f"{kind} {name(thing)}", "the name stands twice; the first is used")
+                self.set_aside(f"{kind} {name(thing)}", "the name occurs twice; the first is used")
             kept.setdefault(name(thing), thing)
         return list(kept.values())
 
@@ -119,7 +119,7 @@ class _Work:
         """``gang`` under a unique name, with its pods where they can be; set aside where it cannot be considered."""
         problems: list[str] = []
         if gang.key in self.gang_keys:
-            problems.append(f"the name {gang.key} stands twice")
+            problems.append(f"the name {gang.key} occurs twice")
         name = _free_name(gang.name, lambda candidate: f"{gang.namespace}/{candidate}" in self.gang_keys)
         tree = mended_tree(gang.root)
         if tree is not gang.root:
@@ -150,7 +150,7 @@ class _Work:
     def _pod(self, pod: Pod, problems: list[str]) -> Pod | None:
         """``pod`` as it can be used, None where it is on no known node; what is wrong joins ``problems``."""
         if pod.key in self.pod_keys:
-            problems.append(f"the pod {pod.key} stands twice")
+            problems.append(f"the pod {pod.key} occurs twice")
             free = _free_name(pod.name, lambda candidate: f"{pod.namespace}/{candidate}" in self.pod_keys)
             pod = replace(pod, name=free)
         self.pod_keys.add(pod.key)

@@ -25,7 +25,7 @@ class _Loader(_Base):  # type: ignore[misc]
             if not isinstance(key, yaml.ScalarNode):
                 raise _problem(node, "a key is not plain text", "Write keys as text")
             if key.value in seen and key.tag != "tag:yaml.org,2002:merge":
-                raise _problem(key, f"the key {key.value!r} stands twice in one mapping", "Keep one of them")
+                raise _problem(key, f"the key {key.value!r} occurs twice in one mapping", "Keep one of them")
             seen.add(key.value)
         mapping: dict[Hashable, Any] = super().construct_mapping(node, deep)
         return mapping
@@ -93,7 +93,7 @@ class _Counter:
 
     def _expanded(self, anchor: str) -> _Size:
         if any(size.anchor == anchor for size in self.open):
-            problem = f"the alias *{anchor} stands inside what it names, a loop"
+            problem = f"the alias *{anchor} is inside the value that it names, a loop"
             raise InputError(problem, file=self.file, cure="Write the content out")
         known = self.anchors.get(anchor, _Size())
         return _Size(None, known.objects, known.values, known.height)

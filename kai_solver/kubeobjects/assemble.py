@@ -345,7 +345,7 @@ class _Finish:
         """
         access = self.settings.access
         if gang.may_use_spares and access.keeps_from_spares(gang.namespace):
-            text = f"namespace {gang.namespace} may not use spare nodes: {names.OWN_MAY_USE_SPARES} is not heeded"
+            text = f"namespace {gang.namespace} may not use spare nodes: {names.OWN_MAY_USE_SPARES} is ignored"
             self.notices.warn(f"PodGroup {gang.key}", text)
             gang = replace(gang, may_use_spares=False)
         why = access.keeps_from_queue(gang.queue, gang.namespace)

@@ -21,7 +21,7 @@ def read_budgets(objects: Sequence[Object], pods: Iterable[RawPod], notices: Not
         return ()
     for value in objects:
         if isinstance(value, dict) and not value.get("status"):
-            text = "has no status: nobody whom it matches may be evicted. Take it from a cluster (kubectl get -o yaml)"
+            text = "has no status: no pod that it matches may be evicted. Take it from a cluster (kubectl get -o yaml)"
             notices.warn(object_name("PodDisruptionBudget", Raw(value)), text)
     healthy: dict[str, list[RawPod]] = {}
     for pod in pods:

@@ -162,7 +162,7 @@ def _selectors(raw: Raw) -> tuple[tuple[str, ...], str]:
     found = []
     for selector in raw.items("selectors"):
         if not selector.get("cel"):
-            return (), "a selector that is no CEL expression is not supported"
+            return (), "a selector that is not a CEL expression is not supported"
         found.append(selector.required("cel.expression", lines=True))
     return tuple(found), ""
 

@@ -81,7 +81,7 @@ class ConstraintReader:
 
     def _pod_term(self, raw: Raw, labels: Mapping[str, str]) -> PodAffinityTerm:
         if raw.get("namespaceSelector") and label_selector(raw.get("namespaceSelector")) and not self.namespaces.labels:
-            text = "namespaceSelector matches nothing: there are no Namespace objects. Export them too"
+            text = "namespaceSelector matches nothing: no Namespace objects are given. Export them too"
             self.notices.warn(raw.path, text)
         if self.settings.trust.strict and raw.text("topologyKey") == CLUSTER_KEY:
             # By Kubernetes' rules no node has it; by ours it is all nodes, and would keep all pods from all nodes.

@@ -47,11 +47,11 @@ def with_row(gpu: GpuRequest, annotations: Mapping[str, str], name: str, notices
         return gpu
     word = text.strip().lower()
     if word not in WISHES:
-        notices.warn(name, f"annotation {ROW_ANNOTATION}: {text!r} is not heeded: it is none of {', '.join(WISHES)}")
+        notices.warn(name, f"annotation {ROW_ANNOTATION}: {text!r} is ignored: it is none of {', '.join(WISHES)}")
         return gpu
     if not gpu.is_whole:
         notices.warn(
-            name, f"annotation {ROW_ANNOTATION} is not heeded: only whole GPUs of a device plugin can be in a row"
+            name, f"annotation {ROW_ANNOTATION} is ignored: only whole GPUs of a device plugin can be in a row"
         )
         return gpu
     return gpus_asked(gpu.devices, row=word) if gpu.devices > 1 else gpu

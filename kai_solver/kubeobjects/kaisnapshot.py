@@ -49,12 +49,14 @@ def load_kai_snapshot(document: object) -> tuple[RawObjects, KubeSettings, float
     Raises
     ------
     InputError
-        It is no KAI snapshot, or a setting is malformed.
+        It is not a KAI snapshot, or a setting is malformed.
     """
     raw = Raw(document)
     members = raw.get("rawObjects")
     if not isinstance(members.value, dict):
-        raise InputError("is no KAI snapshot", field="rawObjects", cure="Take it from /get-snapshot of KAI's scheduler")
+        raise InputError(
+            "is not a KAI snapshot", field="rawObjects", cure="Take it from /get-snapshot of KAI's scheduler"
+        )
     known = {kind.member: kind.field for kind in KINDS} | {_OTHER: _OTHER}
     found: dict[str, tuple[Object, ...]] = {}
     notices = []

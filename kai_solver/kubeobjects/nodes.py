@@ -223,7 +223,9 @@ def _devices(raw: Raw, amounts: Amounts, settings: KubeSettings) -> int:
 def _taint(raw: Raw) -> Taint:
     effect = raw.required("effect")
     if effect not in _EFFECTS:
-        raise InputError(f"{effect!r} is no taint effect", field=raw.path, cure=f"Write one of {', '.join(_EFFECTS)}")
+        raise InputError(
+            f"{effect!r} is not a taint effect", field=raw.path, cure=f"Write one of {', '.join(_EFFECTS)}"
+        )
     return Taint(raw.required("key"), raw.text("value"), effect)  # type: ignore[arg-type]
 
 

@@ -68,7 +68,7 @@ def with_own_annotations(raw: Raw, policy: Policy) -> Policy:
     number = parse_whole(priority.removeprefix("-"), 10)
     if number is None:
         field = f"metadata.annotations.{PREFIX}non-preemptible-priority"
-        raise InputError(f"{shown(priority)} is no priority", field=field, cure='Write a whole number, like "100"')
+        raise InputError(f"{shown(priority)} is not a priority", field=field, cure='Write a whole number, like "100"')
     return _with(
         policy,
         priority=-number if priority.startswith("-") else number,

@@ -141,7 +141,7 @@ class GangReader:
             return stated, "spec.queue of its PodGroup"
         if labels.get(key):
             return labels[key], f"label {key} of its PodGroup"
-        return self.settings.default_queue, "nobody named one"
+        return self.settings.default_queue, "no object names one"
 
     def _preemptible(self, raw: Raw, key: str, queue: str, priority: int) -> bool:
         """Stated, else by queue, else by priority (docs/kai-behaviour.md#preemptibility)."""

@@ -265,7 +265,7 @@ class PodReader:
         if phase == "Unknown":
             return PodStatus.STUCK_IN_RELEASING  # its node is lost: it holds its place, and nothing may count on it
         if phase != "Running":
-            raise InputError(f"{phase!r} is no phase", field="status.phase", cure="Write Pending, Running, ...")
+            raise InputError(f"{phase!r} is not a phase", field="status.phase", cure="Write Pending, Running, ...")
         if deleted_s is None:
             return PodStatus.RUNNING
         stuck = deleted_s < self.now_s - self.settings.policy.stuck_in_releasing_s

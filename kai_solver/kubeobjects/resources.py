@@ -33,7 +33,7 @@ def read_amounts(raw: Raw, gpu_resources: tuple[str, ...]) -> Amounts:
         elif name == "cpu":
             amounts[name] = quantity.quantity(MILLI)
         elif name == "gpu":
-            raise InputError("'gpu' is no resource", field=quantity.path, cure=f"Write {gpu_resources[0]}")
+            raise InputError("'gpu' is not a resource", field=quantity.path, cure=f"Write {gpu_resources[0]}")
         elif not name.startswith(_IGNORED_PREFIXES):
             amounts[name] = quantity.quantity()
     return amounts

@@ -57,7 +57,7 @@ def toleration(raw: Raw) -> Toleration:
     """One toleration; the operator is ``Equal`` where not said."""
     operator = raw.text("operator") or "Equal"
     if operator not in _TOLERATION_OPERATORS:
-        raise InputError(f"{operator!r} is no operator", field=f"{raw.path}.operator", cure="Write Equal or Exists")
+        raise InputError(f"{operator!r} is not an operator", field=f"{raw.path}.operator", cure="Write Equal or Exists")
     return Toleration(raw.text("key"), operator, raw.text("value"), raw.text("effect"))  # type: ignore[arg-type]
 
 
@@ -118,7 +118,9 @@ def _requirement(raw: Raw) -> Requirement:
     operator = raw.required("operator")
     if operator not in _OPERATORS:
         raise InputError(
-            f"{operator!r} is no operator", field=f"{raw.path}.operator", cure=f"Write one of {', '.join(_OPERATORS)}"
+            f"{operator!r} is not an operator",
+            field=f"{raw.path}.operator",
+            cure=f"Write one of {', '.join(_OPERATORS)}",
         )
     values = tuple(value.text() for value in raw.items("values"))
     return Requirement(raw.required("key"), operator, values)  # type: ignore[arg-type]

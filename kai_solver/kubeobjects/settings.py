@@ -122,11 +122,11 @@ def _warn_of_unused(document: Raw, parameters: Raw, notices: Notices) -> None:
         )
         notices.warn("config.actions", text)
     if document.get("config.queueDepthPerAction"):
-        notices.warn("config.queueDepthPerAction", "is not used: every gang has its turn on every rung")
+        notices.warn("config.queueDepthPerAction", "is not used: every gang has its turn in every action")
     if document.get("config.usageDBConfig"):
         notices.warn("config.usageDBConfig", "is not used: a snapshot holds no past usage, fair share is without it")
     if parameters.flag("scheduleCSIStorage"):
-        notices.warn("schedulerParams.scheduleCSIStorage", "is not used: storage capacity is not reckoned with")
+        notices.warn("schedulerParams.scheduleCSIStorage", "is not used: storage capacity is not considered")
 
 
 def _policy(document: Raw, parameters: Raw, plugins: dict[str, Raw], notices: Notices) -> Policy:

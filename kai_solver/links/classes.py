@@ -110,7 +110,7 @@ def _coarser(graph: LinkGraph) -> Iterator[tuple[str, Ints]]:
     grade = graph.grade
     is_nvlink, apart = grade % STEP == NVLINK, ~np.eye(graph.gpus, dtype=np.bool_)
     yield "", grade
-    why = "links are too irregular for so many GPUs: "
+    why = "links are too irregular for this many GPUs: "
     for near in np.unique(grade[apart & ~is_nvlink])[-2::-1].tolist():
         path = PATHS[near % STEP]
         yield f"{why}paths nearer than {path} are taken as {path}", np.where(is_nvlink, grade, np.minimum(grade, near))

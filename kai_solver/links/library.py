@@ -60,7 +60,7 @@ def product_named(name: str) -> Product:
     """
     found = products().get(name)
     if found is None:
-        raise InputError(f"there is no product {name!r}", field="product", cure=f"Choose from {', '.join(products())}")
+        raise InputError(f"unknown product {name!r}", field="product", cure=f"Choose from {', '.join(products())}")
     return found
 
 

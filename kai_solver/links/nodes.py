@@ -78,7 +78,7 @@ def links_of_claims(node: Node, devices: Sequence[ClaimDevice]) -> NodeLinks:
     is_told = len(set(order)) == len(order) and min(order, default=-1) >= 0 and max(order) == graph.gpus - 1
     if is_told and len(order) == len(devices):
         return replace(found, graph=graph.ordered(order).noting(f"the text {problem}: those with these indices"))
-    return replace(found, graph=found.graph.noting(f"the text {problem}, and nobody tells which: it is left out"))
+    return replace(found, graph=found.graph.noting(f"the text {problem}, and it is unknown which: it is left out"))
 
 
 @lru_cache(maxsize=4096)

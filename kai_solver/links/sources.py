@@ -182,7 +182,7 @@ def _of_places(devices: Sequence[ClaimDevice]) -> LinkGraph:
     numa = np.array([zone if isinstance(zone, int) and abs(zone) < _ANY_ZONE else -1 for zone in zones], dtype=np.int64)
     path = pcie_paths(numa, roots)
     if not any(roots) and (numa < 0).all():
-        return unknown_graph(len(devices), "unknown", "devices tell neither a known product nor where they are")
+        return unknown_graph(len(devices), "unknown", "the devices name no known product and no place")
     notice = "the product is not known: PCIe paths alone, by the attributes of its devices"
     return LinkGraph("resource slices", np.zeros_like(path), path, notices=(notice,))
 

@@ -61,7 +61,7 @@ def read_matrix(
     speed = link_gb_s or (status.link_gb_s if status else 0)
     graph = LinkGraph(name or file or "matrix", links, path, speed or NVLINK_GB_S, pcie_gb_s)
     if not speed and links.any():
-        graph = graph.noting(f"the generation of NVLink is not told: {NVLINK_GB_S} GB/s a link are assumed")
+        graph = graph.noting(f"the generation of NVLink is unknown: {NVLINK_GB_S} GB/s a link are assumed")
     return with_status(graph, status) if status else graph
 
 
@@ -155,7 +155,7 @@ def _rows(lines: list[str], gpus: int, file: str) -> list[list[str]]:
             continue
         row = int(match[1])
         if row in found or row >= gpus:
-            problem = "is there twice" if row in found else f"is not in the header, which has {gpus} GPUs"
+            problem = "occurs twice" if row in found else f"is not in the header, which has {gpus} GPUs"
             raise InputError(problem, file=file, field=f"row GPU{row}", cure=_CURE)
         found[row] = words[1:]
     for row in range(gpus):

@@ -51,9 +51,9 @@ class Metrics:
         self.bind_ms = self._histogram(
             "task_bind_latency_milliseconds", "From a plan to the pod's binding.", _MILLISECONDS
         )
-        self.scheduled = self._counter("podgroups_scheduled_by_action", "PodGroups that got places.", "action")
+        self.scheduled = self._counter("podgroups_scheduled_by_action", "PodGroups that were placed.", "action")
         self.acted_on = self._counter(
-            "podgroups_acted_on_by_action", "PodGroups that had their turn, once a cycle.", "action"
+            "podgroups_acted_on_by_action", "PodGroups that were tried, once a cycle.", "action"
         )
         self.preemption_attempts = self._counter("total_preemption_attempts", "Plans that evict pods.")
         self.evicted = self._counter(
@@ -76,13 +76,13 @@ class Metrics:
         self.allocated_memory = self._gauge("queue_allocated_memory_bytes", "What the queue holds.", *QUEUE)
 
     def _of_articles(self) -> None:
-        self.depth = self._gauge("queue_depth", "Gangs that wait, by priority class.", "priority")
-        self.depth_total = self._gauge("queue_depth_total", "Gangs that wait.")
+        self.depth = self._gauge("queue_depth", "Pending gangs, by priority class.", "priority")
+        self.depth_total = self._gauge("queue_depth_total", "Pending gangs.")
         self.quota_percent = self._gauge("quota_usage_percent", "GPUs held, in percent of the quota.", "team")
         self.fair_share_usage = self._gauge("fairshare_quota_usage", "GPUs held, as a part of the fair share.", "team")
         self.decisions = self._counter("scheduling_decisions", "Gangs: accept, queue or reject.", "decision")
         self.gang_success = self._gauge(
-            "gang_scheduling_success_rate", "Gangs served, of those that had a turn.", "priority"
+            "gang_scheduling_success_rate", "Share of tried gangs that were placed.", "priority"
         )
         self.completion = self._histogram(
             "gang_job_completion_time_seconds", "From a gang's creation to its last pod's end.", _WAITS, "team"
@@ -97,43 +97,45 @@ class Metrics:
         self.stage_value = self._gauge("solver_stage_value", "Value of an objective stage, last plan.", "stage")
         self.stage_bound = self._gauge("solver_stage_bound", "Proven bound of an objective stage, last plan.", "stage")
         self.stage_gap = self._gauge(
-            "solver_stage_gap_ratio", "(value - bound) / max(bound, 1% of what is at stake), last plan.", "stage"
+            "solver_stage_gap_ratio", "(value - bound) / max(bound, 1% of the stake), last plan.", "stage"
         )
-        self.fallbacks = self._counter("solver_fallbacks", "Plans of the greedy alone, by cause.", "cause")
+        self.fallbacks = self._counter(
+            "solver_fallbacks", "Plans made by the greedy scheduler alone, by cause.", "cause"
+        )
         self.faults = self._counter(
             "solver_faults", "Unexpected errors that affected one object, gang or part, by activity.", "where"
         )
         self.quarantined = self._gauge(
             "solver_quarantined_gangs", "Gangs in quarantine: decisions leave them out for a while."
         )
-        self.compiled = self._gauge("solver_compiled", "1 where cycles of a large cluster run compiled kernels.")
-        self.proofs = self._gauge("solver_pending_gangs", "Gangs that wait, by the state of their proof.", "proof")
+        self.compiled = self._gauge("solver_compiled", "1 if cycles of a large cluster run compiled kernels.")
+        self.proofs = self._gauge("solver_pending_gangs", "Pending gangs, by the state of their proof.", "proof")
         self.free_block = self._gauge(
             "solver_largest_free_block_gpus", "Most free GPUs in one row on the node.", "node"
         )
         self.held_gpus = self._gauge(
-            "solver_held_gpus", "GPUs that pods hold, by how it is known which: fact, wish or unknown.", "known"
+            "solver_held_gpus", "GPUs that pods hold, by how it is known which ones: fact, wish or unknown.", "known"
         )
         self.wait = self._histogram("solver_gang_wait_seconds", "From a gang's creation to its place.", _WAITS)
         self.binds = self._counter("solver_binds", "Pods bound, by outcome.", "outcome")
-        self.evictions = self._counter("solver_evictions", "Evictions asked for, by outcome.", "outcome")
+        self.evictions = self._counter("solver_evictions", "Requested evictions, by outcome.", "outcome")
         self.kills = self._counter("solver_evicted_pods_ended", "Evicted pods: gracefully, or killed.", "how")
         self.set_aside = self._gauge("solver_objects_set_aside", "Objects that cannot be used, by kind.", "kind")
         self.without_queue = self._gauge(
-            "solver_pods_without_queue", "Running pods whose queue was deleted or has children.", "queue"
+            "solver_pods_without_queue", "Running pods of a queue that was deleted or has children.", "queue"
         )
         self.assumed_expired = self._counter("solver_assumptions_expired", "Writes that no watch ever showed.")
-        self.promises_broken = self._counter("solver_promises_broken", "Moved pods that never came back.")
+        self.promises_broken = self._counter("solver_promises_broken", "Moved pods that were not created again.")
         self.status_writes = self._counter("solver_status_writes", "Statuses and events, by outcome.", "outcome")
         self.relists = self._counter("solver_watch_faults", "Lists and watches that failed.", "resource", "reason")
         self.api_seconds = self._histogram(
-            "solver_api_request_seconds", "Requests to the API server, but for watches.", _SECONDS, "verb"
+            "solver_api_request_seconds", "Requests to the API server, without watches.", _SECONDS, "verb"
         )
         self.api_silent = self._gauge(
             "solver_api_silent_seconds", "Seconds since the API server last answered; 0 while it answers."
         )
         self.admission = self._counter(
-            "solver_admission_reviews", "Admission reviews, by what became of them.", "kind", "operation", "outcome"
+            "solver_admission_reviews", "Admission reviews, by outcome.", "kind", "operation", "outcome"
         )
         self.admission_seconds = self._histogram("solver_admission_seconds", "Time of an admission review.", _SECONDS)
         self.dropped_connections = self._counter(
@@ -142,7 +144,9 @@ class Metrics:
             "listener",
             "reason",
         )
-        self.leader = self._gauge("solver_leader", "1 where this process leads.")
-        self.beside_kai = self._gauge("solver_beside_kai", "1 where KAI's own scheduler is at work on the same pods.")
-        self.loop_alive = self._gauge("solver_loop_timestamp_seconds", "When the loop last moved, cycle or not.")
+        self.leader = self._gauge("solver_leader", "1 if this process leads.")
+        self.beside_kai = self._gauge("solver_beside_kai", "1 if KAI's own scheduler schedules the same pods.")
+        self.loop_alive = self._gauge(
+            "solver_loop_timestamp_seconds", "When the loop last moved, with or without a cycle."
+        )
         self.beat = self._gauge("solver_last_cycle_timestamp_seconds", "When the last cycle ended.")

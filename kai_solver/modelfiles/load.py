@@ -101,7 +101,7 @@ def _find(name: str) -> Path:
     close = nearest(name, available_models())
     hint = f"Did you mean {close!r}? " if close else ""
     cure = f"{hint}Models: {', '.join(available_models())}; or give the path of a .toml file"
-    raise ModelFileError(f"there is no model {name!r}", cure=cure)
+    raise ModelFileError(f"unknown model {name!r}", cure=cure)
 
 
 def _inherited(path: Path, chain: tuple[Path, ...]) -> dict[str, Any]:

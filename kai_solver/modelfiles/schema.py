@@ -134,4 +134,4 @@ def _one_of(name: str, known: tuple[str, ...], kind: str) -> str:
     if name in known:
         return name
     cure = f"Known: {', '.join(known)}; others come with a package that has the entry point"
-    raise PydanticCustomError("unknown_name", "there is no {kind} '{name}'", {"kind": kind, "name": name, "cure": cure})
+    raise PydanticCustomError("unknown_name", "unknown {kind} '{name}'", {"kind": kind, "name": name, "cure": cure})

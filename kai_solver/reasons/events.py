@@ -100,7 +100,7 @@ def _evicted(entry: Eviction | Move, size: int) -> Event:
         annotations |= {"evictor-pod-group-name": name, "evictor-pod-group-namespace": namespace}
     text = entry.message or f"Pod {entry.pod} was evicted by {_action(entry)}"
     if isinstance(entry, Move):
-        text += f"; it goes from {entry.source} to {entry.target} for {', '.join(entry.helps) or 'nobody'}"
+        text += f"; it goes from {entry.source} to {entry.target} for {', '.join(entry.helps) or 'no gang'}"
     return Event("PodGroup", entry.gang, "Normal", "Evict", text, annotations)
 
 

@@ -111,7 +111,7 @@ def _place(
 def _keep_spacing(state: State, joint: Joint) -> None:
     gangs = {arrival.gang for arrival in joint.arrivals} | {mover.gang for mover in joint.movers}
     if not all(state.keeps_spacing(gang) for gang in gangs):
-        raise InternalError("pods of a gang do not lie as a rule asks")
+        raise InternalError("pods of a gang are not placed as a rule requires")
 
 
 def _on_free_devices(state: State, decision: Decision) -> Decision:

@@ -84,7 +84,7 @@ class Channel:
         try:
             return list(self._decoder.feed(data))
         except FrameError as error:
-            raise SolverError(f"the solver process writes garbage: {error}") from error
+            raise SolverError(f"the solver process wrote invalid data: {error}") from error
 
     def resident_mib(self) -> float:
         """Memory that the child has resident now, MiB; 0 where the system does not tell."""

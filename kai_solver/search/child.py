@@ -283,7 +283,7 @@ class SolverChild:
                 return True
             for frame in channel.pump(min(_TICK_S, deadline_s - now)):
                 if frame.kind != "ready":
-                    raise SolverError(f"the solver process began with {frame.kind!r}")
+                    raise SolverError(f"the solver process started with {frame.kind!r}")
                 self._ready, self._ortools = True, str(frame.fields.get("ortools", ""))
             if not self._ready and now >= self._started_s + self._start_s:  # it may have been ready long ago, unheard
                 raise SolverError(f"the solver process was not ready after {self._start_s:g} s")

@@ -181,7 +181,11 @@ class StageOptimizer:
                 part.chosen = values
                 decision = _together(parts)
                 mark = outcome.state.mark()
-                fault = "a part has no plan" if decision is None else _apply(outcome, joint, decision, rights.takers)
+                fault = (
+                    "a part of the model has no plan"
+                    if decision is None
+                    else _apply(outcome, joint, decision, rights.takers)
+                )
                 is_late = not fault and outcome.pool is None and _starting(outcome) < starting
                 if is_late:
                     outcome.state.rollback(mark)

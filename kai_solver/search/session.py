@@ -258,7 +258,7 @@ class _Session:
             bound = max(bound, self._ask_whole(stage_run, spec, bound))
         value = None if self._values is None else spec.objective_of(self._values)
         if value is not None and bound > value:
-            self._notes.append(f"stage {stage.name}: a bound of {bound} above a solution of {value} is not believed")
+            self._notes.append(f"stage {stage.name}: a bound of {bound} above a solution of {value} is rejected")
             bound = max(stage.least, spec.trivial_bound())
         self._bounds.append(bound)
         self._remember(value)

@@ -1,4 +1,4 @@
-"""GPUs in a row, as the checker sees them: a row is refused where nobody knows which GPUs are free."""
+"""GPUs in a row, as the checker sees them: a row is refused where it is unknown which GPUs are free."""
 
 from typing import Any
 
@@ -51,7 +51,7 @@ def test_a_row_among_known_pods_is_fine() -> None:
 
 
 def test_no_row_beside_what_stays_with_unknown_gpus() -> None:
-    assert "nobody knows which default/r-0 holds, who stays" in texts(cluster(runs("r")), bind("row", 6, 7))
+    assert "it is unknown which default/r-0 holds, which stays" in texts(cluster(runs("r")), bind("row", 6, 7))
     assert texts(cluster(runs("r")), bind("one", 7)) == ""
     assert texts(cluster(runs("r", node="n1")), bind("row", 6, 7)) == ""
 
@@ -59,12 +59,12 @@ def test_no_row_beside_what_stays_with_unknown_gpus() -> None:
 @pytest.mark.parametrize("held", [{"devices": [3]}, {"wishedDevices": [3]}])
 def test_a_wish_for_what_another_has_names_nothing(held: dict[str, Any]) -> None:
     snapshot = cluster(runs("r", **held), runs("s", wishedDevices=[3]))
-    assert "nobody knows which default/s-0 holds" in texts(snapshot, bind("row", 6, 7))
+    assert "it is unknown which default/s-0 holds" in texts(snapshot, bind("row", 6, 7))
     assert texts(snapshot, bind("row", 6, 7, waits=True), evictions=evicted("s")) == ""
 
 
 def test_no_row_over_what_another_wished_for() -> None:
-    assert "has some of these" in texts(cluster(runs("r", wishedDevices=[6])), bind("row", 6, 7))
+    assert "may hold some of these" in texts(cluster(runs("r", wishedDevices=[6])), bind("row", 6, 7))
 
 
 def test_whose_gpus_are_unknown_leaves_and_the_row_waits() -> None:
@@ -86,5 +86,5 @@ def test_nothing_starts_among_them_beside_a_row() -> None:
 
 def test_no_row_where_gpus_failed_and_nothing_says_which() -> None:
     snapshot = cluster(allocatableGpus=7)
-    assert "may not be had, nobody says which" in texts(snapshot, bind("row", 0, 1))
+    assert "cannot be had, and it is unknown which" in texts(snapshot, bind("row", 0, 1))
     assert texts(snapshot, bind("one", 0)) == ""

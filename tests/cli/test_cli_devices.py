@@ -105,7 +105,7 @@ def test_the_page_has_every_product_with_its_fastest_pair() -> None:
     ("words", "problem"),
     [
         ([], "--matrix or --product: no node is named"),
-        (["--product", "dgx9"], "product: there is no product 'dgx9'"),
+        (["--product", "dgx9"], "product: unknown product 'dgx9'"),
         (["--matrix", "nowhere.txt"], "nowhere.txt: cannot be read: no such file or directory"),
         (["--matrix", "."], ".: cannot be read: is a directory"),
         (["--product", "gb200-4", "--free", "0,4"], "--free: '4' is no GPU of this node"),

@@ -108,7 +108,7 @@ def test_unknown_links_say_why_and_the_cure(tmp_path: Path) -> None:
     assert "unknown, all equal" in out
     assert "no label nvidia.com/gpu.product" in out
     assert "Give the node the annotation kai-solver/gpu-topology" in out
-    assert "nobody says which GPUs these pods have: default/nobody-0" in out
+    assert "it is unknown which GPUs these pods have: default/nobody-0" in out
     found = board(file, "n0")
     assert (found["links"]["known"], found["links"]["gb_s"], found["free"]) == (False, None, None)
     assert found["pods"][0]["gpus"] is None

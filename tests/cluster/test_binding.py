@@ -137,7 +137,7 @@ def test_a_conflict_that_nothing_explains_is_tried_again() -> None:
 @pytest.mark.parametrize(
     ("change", "why"),
     [
-        ({"metadata": {"deletionTimestamp": "2026-01-01T00:00:00Z"}}, "gone, or leaves"),
+        ({"metadata": {"deletionTimestamp": "2026-01-01T00:00:00Z"}}, "gone, or is being deleted"),
         ({"spec": {"nodeName": "elsewhere"}}, "elsewhere"),
         ({"spec": {"schedulingGates": [{"name": "quota"}]}}, "gates"),
     ],
@@ -155,7 +155,7 @@ def test_a_pod_made_anew_under_its_name_is_not_the_one() -> None:
     bench = Bench()
     bench.api.delete(PODS, "n", "p3")
     bench.api.create(PODS, "n", {"metadata": {"name": "p3"}, "spec": {}})
-    assert "gone, or leaves" in {placement.name: why for placement, why in bench.run().failed}["p3"]
+    assert "gone, or is being deleted" in {placement.name: why for placement, why in bench.run().failed}["p3"]
     assert bench.nodes()[3] == ""
 
 

@@ -214,7 +214,7 @@ def test_one_that_fails_releases_the_gang_and_takes_all_requests_back() -> None:
     assert outcome.released
     assert not outcome.bound
     why = {placement.name: text for placement, text in outcome.failed}
-    assert why["q"] == "KAI's binder could not: no device answered"
+    assert why["q"] == "KAI's binder failed: no device answered"
     assert why["r"] == "the rest of its gang could not be bound"
     assert [found["metadata"]["name"] for found in bench.all()] == ["p"], "bound: its pod leaves, and it goes with it"
     assert [bool(pod["metadata"].get("deletionTimestamp")) for pod in bench.api.page(PODS).items] == [

@@ -111,7 +111,7 @@ def test_what_another_scheduler_allocated_stays_when_we_leave() -> None:
 def test_a_claim_that_was_allocated_otherwise_cannot_be() -> None:
     bench = Bench()
     bench.devices.prepare(bench.user())
-    with pytest.raises(BindError, match="allocated otherwise"):
+    with pytest.raises(BindError, match="allocated by another client"):
         bench.devices.prepare(bench.user("q", GPU1))
     assert bench.users() == ["p"]
 

@@ -221,7 +221,7 @@ def test_a_client_that_was_cut_off_may_ask_again_and_one_that_closed_may_not() -
             assert one.get(NODES, "", "a") == {"metadata": {"name": "a"}}
         api.close()
         for one in (api, other):
-            with pytest.raises(ApiError, match="asks no more"):
+            with pytest.raises(ApiError, match="sends no more requests"):
                 one.get(NODES, "", "a")
 
 

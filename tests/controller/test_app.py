@@ -311,7 +311,7 @@ def test_while_kais_scheduler_is_at_work_nothing_is_decided(monkeypatch: pytest.
     with running(api) as replica:
         until(lambda: not replica.not_ready())
         api.times = itertools.count()
-        until(lambda: "kai-scheduler/kai-scheduler is renewed; nothing is decided here" in replica.not_ready())
+        until(lambda: "kai-scheduler/kai-scheduler is renewed; this replica decides nothing" in replica.not_ready())
         until(lambda: beside(replica) == 1)
         pod(api, "p")
         time.sleep(0.5)

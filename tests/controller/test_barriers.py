@@ -211,7 +211,7 @@ def test_each_error_of_an_object_is_logged_once_with_its_trace_and_counted_each_
     for _ in range(3):
         told("reading", "Pod n/p", KeyError("x"))
     told("reading", "Pod n/q", KeyError("x"))
-    assert capsys.readouterr().out.count("an unexpected error was stopped") == 2
+    assert capsys.readouterr().out.count("unexpected error caught") == 2
     times.now_s = AGAIN_S + 1
     told("reading", "Pod n/p", KeyError("x"))
     assert "Pod n/p" in capsys.readouterr().out

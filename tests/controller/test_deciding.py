@@ -67,7 +67,7 @@ def test_a_model_that_cannot_be_read_changes_nothing(
         assert isinstance(decider(EMPTY), Plan)
     assert decider.budget_s == 3.0
     assert [(entry["event"], entry["log_level"]) for entry in said] == [
-        ("the model cannot be read; the one before stays", "error")
+        ("the model cannot be read; the previous one stays", "error")
     ]
 
 

@@ -177,7 +177,7 @@ def test_a_replica_that_does_not_lead_says_which_does() -> None:
 def test_before_the_first_decision_there_is_no_answer() -> None:
     answer = Explaining().answer({"pod": "waits"}, Store(), KubeSettings())
     assert answer.status == 503
-    assert answer.body.startswith(b"nothing is decided yet")
+    assert answer.body.startswith(b"nothing has been decided yet")
 
 
 def run(*words: str) -> Any:

@@ -68,7 +68,7 @@ def test_what_runs_runs_on_and_says_that_its_queue_is_gone(cluster: Cluster, nam
     assert cluster.bound() == {"gang-0", "plain"}
     assert cluster.without() == 2
     for name in ("gang", "plain"):
-        assert "keeps running" in cluster.events(name)["QueueMissing"]
+        assert "Running pods stay" in cluster.events(name)["QueueMissing"]
     assert "QueueMissing" not in cluster.events("waits")
     assert "does not exist" in cluster.condition("waits")["message"]
 

@@ -78,7 +78,7 @@ def test_a_setting_that_does_not_exist_is_named_with_the_nearest(tmp_path: Path,
     path.write_text(text)
     with pytest.raises(InputError) as caught:
         load_settings(path)
-    assert "there is no such setting" in str(caught.value)
+    assert "unknown setting" in str(caught.value)
     assert caught.value.cure.startswith(cure)
 
 

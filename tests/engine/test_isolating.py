@@ -246,7 +246,7 @@ def test_a_step_of_the_solver_that_fails_leaves_what_the_greedy_decided(
     )
     assert check_plan(snapshot, plan) == ()
     assert strange.thrown == len(faults)
-    assert all("the greedy's plan stands" in note for note in plan.notes if "unexpected" in note)
+    assert all("the greedy's plan is used" in note for note in plan.notes if "unexpected" in note)
 
 
 def test_the_memo_is_not_trusted_after_an_error(monkeypatch: pytest.MonkeyPatch, faults: list[Caught]) -> None:

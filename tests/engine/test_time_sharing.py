@@ -178,5 +178,5 @@ def test_it_stands_where_all_others_are_refused(monkeypatch: pytest.MonkeyPatch)
     plan = cycle(snapshot, load_model("greedy-only"), budget_s=1000.0, clock=Steps())
     assert 0 < len(plan.binds) < 90
     assert not check_plan(snapshot, plan)
-    assert "the cycle's first plan stands" in plan.notes[-1]
+    assert "the cycle's first plan is used" in plan.notes[-1]
     assert {p.proof.state for p in plan.pending} == {"unknown"}

@@ -119,13 +119,13 @@ def test_unknown_links_and_unknown_gpus_say_why() -> None:
     assert (links.untold, links.gb_s, links.node) == (1, 0, "")
     assert links.text.startswith("which link limits it is not known: links of n0 are unknown, all equal (no label")
     gpus = link_of(cluster([node("n0")], {"g": [held("n0", gpus=2)]}))
-    assert gpus.text == "which link limits it is not known: nobody says which GPUs of n0 pod g-0 has."
+    assert gpus.text == "which link limits it is not known: it is unknown which GPUs of n0 pod g-0 has."
 
 
 def test_what_is_known_is_told_beside_those_that_are_not() -> None:
     found = link_of(cluster([node("n0"), node("n1")], {"g": [held("n0", 0, 1), held("n1", gpus=2)]}))
     assert (found.pods, found.untold, found.gb_s) == (2, 1, 25)
-    assert "Of 1 of 2 pods it is not known: nobody says which GPUs of n1" in found.text
+    assert "Of 1 of 2 pods it is not known: it is unknown which GPUs of n1" in found.text
 
 
 def test_on_a_switch_the_link_is_known_whichever_gpus_it_has() -> None:

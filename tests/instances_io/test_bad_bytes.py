@@ -177,7 +177,7 @@ def test_yaml_numbers_are_finite(tmp_path: Path, number: str) -> None:
 
 def test_a_key_that_stands_twice_in_json_is_named(tmp_path: Path) -> None:
     data = b'{"format": "kai-solver/v1", "queues": [{"name": "a", "quota": 1, "quota": 2}]}'
-    assert "'quota' stands twice" in refused(tmp_path, data).problem
+    assert "'quota' occurs twice" in refused(tmp_path, data).problem
 
 
 def test_the_same_key_in_two_objects_is_fine() -> None:
@@ -187,7 +187,7 @@ def test_the_same_key_in_two_objects_is_fine() -> None:
 def test_a_key_that_stands_twice_in_yaml_is_named_with_its_line(tmp_path: Path) -> None:
     error = refused(tmp_path, b"format: kai-solver/v1\nname: a\nname: b\n", name="bad.yaml")
     assert "line 3" in error.problem
-    assert "'name' stands twice" in error.problem
+    assert "'name' occurs twice" in error.problem
 
 
 def test_yaml_dates_stay_text_as_in_kubernetes() -> None:

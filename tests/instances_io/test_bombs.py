@@ -66,7 +66,7 @@ SKIPPED = b"\x50\x2a\x4d\x18" + (4).to_bytes(4, "little") + b"note"
     ],
 )
 def test_what_entries_stand_for_is_counted_before_it_is_made(part: dict[str, object], field: str) -> None:
-    with pytest.raises(LimitExceededError, match="the document stands for") as found:
+    with pytest.raises(LimitExceededError, match="the document expands to") as found:
         load_native({"format": "kai-solver/v1", **part}, "f", limits=SMALL)
     assert found.value.field == f"{field}[0]"
 

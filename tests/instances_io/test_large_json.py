@@ -47,7 +47,7 @@ def test_it_is_read_as_the_standard_library_reads_it(value: Any, indent: int | N
 def test_a_key_that_stands_twice_anywhere_is_refused(value: Any, other: Any, indent: int | None) -> None:
     one, two = json.dumps(value, indent=indent), json.dumps(other, indent=indent)
     twice = f'{{"all": [{one}, {{"b": [{{"a": {one}, "a": {two}}}]}}]}}'
-    with pytest.raises(InputError, match="'a' stands twice"):
+    with pytest.raises(InputError, match="'a' occurs twice"):
         parse_json(twice.encode(), "f", DEFAULT_LIMITS)
 
 

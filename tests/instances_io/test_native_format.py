@@ -237,4 +237,4 @@ def test_a_slip_in_a_gang_is_named_with_its_field(gang: dict[str, Any], field: s
 def test_a_name_that_stands_twice_is_refused(document: dict[str, Any], kind: str) -> None:
     error = refusal(BASE | document)
     assert error.field == kind
-    assert "stands 2 times" in error.problem
+    assert "occurs 2 times" in error.problem

@@ -100,7 +100,7 @@ def test_what_cannot_be_meant_is_refused_by_field(changes: dict[str, Any], field
 def test_a_queue_has_its_usage_from_one_place() -> None:
     file = document()
     file["queues"][1]["usage"] = 0.5
-    with pytest.raises(InputError, match="tells the usage of this queue too") as refused:
+    with pytest.raises(InputError, match="gives the usage of this queue too") as refused:
         load_native(file)
     assert refused.value.field == "queues[1].usage"
 

@@ -52,7 +52,7 @@ def test_cleaning_twice_changes_nothing() -> None:
 def test_the_first_of_two_nodes_of_one_name_is_used() -> None:
     snapshot = cleaned(nodes=(NODE, replace(NODE, gpus=8)))
     assert [node.gpus for node in snapshot.nodes] == [4]
-    assert notices(snapshot, "set-aside") == ["node n1: the name stands twice; the first is used"]
+    assert notices(snapshot, "set-aside") == ["node n1: the name occurs twice; the first is used"]
 
 
 def test_the_first_of_two_queues_or_topologies_of_one_name_is_used() -> None:
@@ -66,7 +66,7 @@ def test_a_second_gang_of_one_name_is_renamed_and_set_aside_with_its_pods_as_loa
     snapshot = cleaned(gangs=(GANG, replace(GANG, pods=(RUNNING,))))
     first, second = snapshot.gangs
     assert not first.set_aside
-    assert "stands twice" in second.set_aside
+    assert "occurs twice" in second.set_aside
     assert second.key != first.key
     assert second.pods[0].node == "n1"
     assert second.pods[0].key != first.pods[0].key
@@ -172,8 +172,8 @@ def test_a_full_node_is_not_over_committed() -> None:
 @pytest.mark.parametrize(
     ("root", "reason"),
     [
-        (SubGroup(children=(PodSet("default", 1), PodSet("default", 1))), "stands twice"),
-        (SubGroup(children=(PodSet("default", 1), SubGroup("default", (PodSet("x", 1),)))), "stands twice"),
+        (SubGroup(children=(PodSet("default", 1), PodSet("default", 1))), "occurs twice"),
+        (SubGroup(children=(PodSet("default", 1), SubGroup("default", (PodSet("x", 1),)))), "occurs twice"),
         (SubGroup(children=(PodSet("workers", 1),)), "'default' of its pods does not exist"),
         (SubGroup(children=()), "no subgroup"),
         (SubGroup(children=(SubGroup("empty"),)), "no subgroup"),

@@ -326,7 +326,7 @@ def test_who_named_the_queue_is_kept_for_people(build: Any) -> None:
     by_label = build.one_gang(build.pod(labels={"kai.scheduler/queue": "x"}))
     assert by_label.queue_source == "label kai.scheduler/queue of the pods"
     assert build.one_gang(build.pod_group()).queue_source == "spec.queue of its PodGroup"
-    assert build.one_gang(build.pod()).queue_source == "nobody named one"
+    assert build.one_gang(build.pod()).queue_source == "no object names one"
 
 
 def test_a_pod_without_a_queue_is_told_so(build: Any) -> None:

@@ -161,7 +161,7 @@ def test_what_the_operator_of_spark_makes_goes_by_its_application_where_that_is_
 @pytest.mark.parametrize("text", ["many", "0", "-1", ""])
 def test_a_job_with_an_impossible_minimum_is_set_aside(build: Any, text: str) -> None:
     job = made("Job", "batch/v1", annotations={MINIMUM: text})
-    assert "is no number above 0" in build.one_gang(build.pod("p", owner=reference(job)), job).set_aside
+    assert "is not a number above 0" in build.one_gang(build.pod("p", owner=reference(job)), job).set_aside
 
 
 def test_the_minimum_is_the_jobs_and_not_its_templates(build: Any) -> None:

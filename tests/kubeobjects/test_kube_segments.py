@@ -83,10 +83,10 @@ def test_an_excluded_leader_is_a_part_of_its_own(build: Any) -> None:
     ("owner", "said"),
     [
         (leader_worker_set(6, 2, "LeaderExcluded"), "LeaderExcluded with 5 workers in segments of 2"),
-        (leader_worker_set(4, 1), "1 is no segment size for 4 replicas"),
-        (leader_worker_set(4, 5), "5 is no segment size for 4 replicas"),
-        (leader_worker_set(4, None, annotations={SIZE: "two"}), "'two' is no number"),
-        (leader_worker_set(4, None, template={SIZE: "half"}), "'half' is no segment size"),
+        (leader_worker_set(4, 1), "1 is not a segment size for 4 replicas"),
+        (leader_worker_set(4, 5), "5 is not a segment size for 4 replicas"),
+        (leader_worker_set(4, None, annotations={SIZE: "two"}), "'two' is not a number"),
+        (leader_worker_set(4, None, template={SIZE: "half"}), "'half' is not a segment size"),
     ],
 )
 def test_impossible_segments_set_the_gang_aside(build: Any, owner: dict[str, Any], said: str) -> None:
@@ -157,7 +157,7 @@ def test_workers_without_a_master_are_segmented_too(build: Any) -> None:
 @pytest.mark.parametrize("size", ["1", "5", "0", "-2", "two"])
 def test_an_impossible_size_sets_the_job_aside(build: Any, size: str) -> None:
     gang = pytorch(build, 4, {SIZE: size})
-    assert f"'{size}' is no segment size for 4 replicas" in gang.set_aside
+    assert f"'{size}' is not a segment size for 4 replicas" in gang.set_aside
 
 
 def test_a_size_on_the_master_is_not_the_workers(build: Any) -> None:

@@ -168,7 +168,9 @@ def test_wishes_are_words() -> None:
 @pytest.mark.slow
 def test_what_is_too_irregular_is_made_coarser_and_says_so() -> None:
     pairs = LinkTable.of(nested(32, {2: "PIX", 4: "PHB", 8: "NODE"}))
-    assert pairs.graph.notices == ("links are too irregular for so many GPUs: paths nearer than PHB are taken as PHB",)
+    assert pairs.graph.notices == (
+        "links are too irregular for this many GPUs: paths nearer than PHB are taken as PHB",
+    )
     assert pairs.classes.states <= MOST_STATES
     found = choose(pairs, mask_of(range(3, 32)), 8)
     assert found is not None

@@ -225,4 +225,4 @@ def test_claims_whose_indices_do_not_tell_which_gpu_failed_have_no_links(here: S
     node = Node("n", (0, 0, 0, 0), gpu_topology="dgx1-v100-8")
     found = links_of_claims(node, [device(f"d{at}", index=index) for at, index in enumerate(here)])
     assert not found.graph.is_known
-    assert "nobody tells which" in found.graph.notices[-1]
+    assert "unknown which" in found.graph.notices[-1]

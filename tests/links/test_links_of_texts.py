@@ -62,7 +62,7 @@ def test_a_file_of_no_known_name_is_taken_for_25_gb_s_a_link_and_says_so() -> No
     text = (FOLDER / "hgx-b200-8.txt").read_text()
     graph = graph_of_text(text, "node-7.txt")
     assert bandwidth(graph)[0][1] == 450
-    assert graph.notices == ("the generation of NVLink is not told: 25 GB/s a link are assumed",)
+    assert graph.notices == ("the generation of NVLink is unknown: 25 GB/s a link are assumed",)
     assert bandwidth(graph_of_text(text, "node-7.txt", product="hgx-b200-8"))[0][1] == 900
 
 
@@ -167,7 +167,7 @@ def without_row(row: str) -> str:
         (CUBE.replace("GPU0\t X ", "GPU0\tNV1", 1), "node.txt: row GPU0: says 'NV1' in the column of GPU0"),
         (CUBE.replace("\tGPU2", "", 1), "node.txt: header: GPU2 is missing or out of order"),
         (CUBE.replace("GPU7\tSYS", "GPU8\tSYS"), "node.txt: row GPU8: is not in the header, which has 8 GPUs"),
-        (CUBE.replace("GPU7\tSYS", "GPU6\tSYS"), "node.txt: row GPU6: is there twice"),
+        (CUBE.replace("GPU7\tSYS", "GPU6\tSYS"), "node.txt: row GPU6: occurs twice"),
         ("\tGPU0\tGPU1\nGPU0\t X \tNV2\nGPU1\tNV2\n", "node.txt: row GPU1: has 1 of 2 cells"),
         ("\t" + "\t".join(f"GPU{gpu}" for gpu in range(65)), "node.txt: header: has 65 GPUs, more than 64"),
         ("x" * (LARGEST_TEXT + 1), "node.txt: has 262,145 characters"),

@@ -11,7 +11,7 @@ from kai_solver.instances_io.native import snapshot_from_native
 from kai_solver.modelfiles import load_model
 
 ALIGNED, CONTIGUOUS = "aligned-required", "contiguous-required"
-EVER = "even if nobody else ran"
+EVER = "even if nothing else ran"
 
 
 def cluster(gpus: int, row: str, *nodes: dict[str, Any], gangs: tuple[dict[str, Any], ...] = ()) -> Snapshot:
@@ -75,17 +75,17 @@ def test_what_is_not_known_is_told_as_such() -> None:
     """One GPU failed on a node, a pod of unknown GPUs stays on another."""
     row = the_row(cluster(2, CONTIGUOUS, {"name": "failed", "allocatableGpus": 7}, {"name": "dim", "held": 1}))
     assert row.have == (
-        "none; no row is known to be free; GPUs of node failed failed, and nobody says which; "
-        "nobody says which are free on node dim"
+        "none; no row is known to be free; GPUs of node failed failed, and it is unknown which; "
+        "it is unknown which are free on node dim"
     )
     failed = {"name": "x", "allocatableGpus": 7}, {"name": "y", "allocatableGpus": 6}
     row = the_row(cluster(2, CONTIGUOUS, {"name": "c", "held": (1, 2, 3, 4, 5, 6)}, *failed))
-    assert row.have == "none; the largest free row is 1 on node c; GPUs of 2 nodes failed, and nobody says which"
+    assert row.have == "none; the largest free row is 1 on node c; GPUs of 2 nodes failed, and it is unknown which"
 
 
 def test_what_no_empty_cluster_has_is_told_alone() -> None:
     (row,) = blocking(cluster(2, CONTIGUOUS, {"name": "failed", "allocatableGpus": 7}))
-    assert row.have == f"none {EVER}; no row is known to be free; GPUs of node failed failed, and nobody says which"
+    assert row.have == f"none {EVER}; no row is known to be free; GPUs of node failed failed, and it is unknown which"
     (gpus,) = blocking(cluster(5, ALIGNED, {"name": "a", "gpus": 4, "held": (0,)}, {"name": "b", "gpus": 4}))
     assert gpus.kind == "resource"
 
@@ -117,6 +117,6 @@ def test_explain_says_it_of_every_node() -> None:
     assert (fit.request.startswith("4 GPUs in a row"), fit.fitting_nodes, fit.room) == (True, 0, 0)
     assert {reason.kai for reason in fit.reasons} == {
         "node(s) had no 4 GPUs in a row, 6 of 8 free",
-        "node(s) had no 4 GPUs in a row, 7 of 8 free, 1 failed and nobody says which",
-        "node(s) had no 4 GPUs in a row, 7 of 8 free, nobody says which",
+        "node(s) had no 4 GPUs in a row, 7 of 8 free, 1 failed, and it is unknown which",
+        "node(s) had no 4 GPUs in a row, 7 of 8 free, it is unknown which",
     }

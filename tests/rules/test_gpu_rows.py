@@ -98,7 +98,7 @@ def test_where_it_is_not_known_which_gpus_are_free_no_row_can_be_promised() -> N
     unnamed = {"name": "r", "queue": "q", "pods": [{"gpus": 1, "status": "Running", "node": "n0"}]}
     (pending,) = planned(cluster(unnamed, wants("a", 2, CONTIGUOUS), gpus=[8])).pending
     said = "; ".join(text for error in pending.fit_errors for text in (*error.messages, *error.detailed))
-    assert "no 2 GPUs in a row, 7 of 8 free, nobody says which" in said
+    assert "no 2 GPUs in a row, 7 of 8 free, it is unknown which" in said
     assert planned(cluster(unnamed, wants("a", 2, "contiguous-preferred"), gpus=[8])).binds
     assert not planned(cluster(wants("a", 2, CONTIGUOUS), gpus=[8], allocatableGpus=7)).binds
 

@@ -109,7 +109,7 @@ def test_without_the_cap_the_gang_would_run() -> None:
         ("label=user gpus=8 pods=20", ""),
         ("gpus=8", "no label is named"),
         ("label=user", "nothing is capped"),
-        ("label=user gpus=-1", "gpus=-1 is no whole number"),
+        ("label=user gpus=-1", "gpus=-1 is not a whole number"),
         ("label=user cpus=8", "'cpus' is not known"),
     ],
 )

@@ -158,7 +158,7 @@ def test_a_worse_answer_is_not_taken() -> None:
 def test_a_bound_above_a_known_solution_is_not_believed() -> None:
     result = run(Script(found(3, 4, 7, 7)), SUM, hint=np.array([2, 2]))
     assert (result.stages[0].value, result.stages[0].bound, result.stages[0].optimal) == (4, 0, False)
-    assert any("not believed" in note for note in result.notes)
+    assert any("is rejected" in note for note in result.notes)
 
 
 def test_an_equal_answer_keeps_the_hint_and_brings_the_proof() -> None:

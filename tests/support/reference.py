@@ -1,6 +1,6 @@
 """Tables of docs/controller.md that are written from the code: settings and metrics.
 
-``python -m tests.support.reference`` writes them anew; tests/project compares.
+``python -m tests.support.reference`` writes them again; tests/project compares.
 """
 
 import re
@@ -33,7 +33,11 @@ def _settings(part: BaseModel, prefix: str = "") -> Iterator[tuple[str, str, str
             yield from _settings(value, f"{prefix}{name}.")
         else:
             text = str(field.description).replace("<", "&lt;").replace("|", "\\|")
-            yield f"{prefix}{name}", yaml.safe_dump(value).removesuffix("...\n").strip(), text
+            yield (
+                f"{prefix}{name}",
+                yaml.safe_dump(value, default_flow_style=True, width=1000).removesuffix("...\n").strip(),
+                text,
+            )
 
 
 def metrics_table() -> str:
@@ -81,7 +85,7 @@ def between(text: str, name: str) -> tuple[str, str, str]:
 
 
 def main() -> None:
-    """Write both tables anew."""
+    """Write both tables again."""
     text = PAGE.read_text()
     for name, table in TABLES.items():
         before, _, after = between(text, name)

@@ -86,14 +86,14 @@ def why_renew(bundle: Bundle, names: Sequence[str], now_s: float) -> str:
     except (ValueError, TypeError, x509.ExtensionNotFound) as error:
         return f"it cannot be read: {error}"
     if certificate.public_key() != key.public_key():
-        return "its key is another's"
+        return "its key does not match"
     if not any(_signed(certificate, authority) for authority in authorities):
-        return "its authority is not there"
+        return "its authority is missing"
     missing = set(names) - set(known.get_values_for_type(x509.DNSName))
     if missing:
         return f"it is not for {', '.join(sorted(missing))}"
     begins, ends = certificate.not_valid_before_utc, certificate.not_valid_after_utc
-    return "it is old" if now > begins + RENEWED_AFTER * (ends - begins) else ""
+    return "it expires soon" if now > begins + RENEWED_AFTER * (ends - begins) else ""
 
 
 def given_bundle(cert_file: str, key_file: str, ca_file: str = "") -> Bundle:
@@ -109,7 +109,7 @@ def given_bundle(cert_file: str, key_file: str, ca_file: str = "") -> Bundle:
         certificate = x509.load_pem_x509_certificate(contents[0])
         key = serialization.load_pem_private_key(contents[1], None)
     except (ValueError, TypeError) as error:
-        raise InputError(f"is no PEM: {error}", file=f"{cert_file}, {key_file}", cure="Give PEM files") from error
+        raise InputError(f"is not PEM: {error}", file=f"{cert_file}, {key_file}", cure="Give PEM files") from error
     if certificate.public_key() != key.public_key():
         raise InputError("is not the key of the certificate", file=key_file, cure="Give both of one pair")
     return Bundle(*contents)

@@ -48,7 +48,7 @@ class SecretKeeper:
             fresh = make_bundle(self.dns_names, self.days, self.clock(), bundle.authorities)
             if self._write(secret, fresh):
                 return fresh
-        raise ApiError(409, "Conflict", f"Secret {self.namespace}/{self.name} changes all the time")
+        raise ApiError(409, "Conflict", f"Secret {self.namespace}/{self.name} keeps changing")
 
     def _write(self, secret: Object, bundle: Bundle) -> bool:
         """Whether it was written; False where another replica was quicker."""

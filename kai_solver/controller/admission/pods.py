@@ -63,7 +63,7 @@ def sharing(pod: Raw, policy: PodPolicy) -> Verdict:
         name = f"{pod.text('metadata.namespace')}/{pod.text('metadata.name')}"
         return refuse(
             f"attempting to create a pod {name} with gpu sharing request, while GPU sharing is disabled. "
-            "Ask for whole GPUs, or have admission.gpu_sharing switched on"
+            "Ask for whole GPUs, or switch admission.gpu_sharing on"
         )
     if not shares and annotations.get(names.MPS) == "true":
         return refuse("MPS is only supported with GPU fraction request")

@@ -62,7 +62,7 @@ def answered(body: bytes | bytearray, decide: Callable[[Asked], Decision]) -> An
     try:
         asked = read_review(body)
     except InputError as error:
-        return Answer(400, f"this is no AdmissionReview of {API_VERSION}: {error}\n".encode())
+        return Answer(400, f"this is not an AdmissionReview of {API_VERSION}: {error}\n".encode())
     return Answer(200, orjson.dumps(_response(asked, decide(asked))), "application/json")
 
 

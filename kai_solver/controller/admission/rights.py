@@ -60,14 +60,16 @@ class Rights:
         if _wants_spares(after) and not (asked.before and _wants_spares(before)):
             verdict += _use(self.access.spares, asked, f"spare nodes ({names.OWN_MAY_USE_SPARES})")
         for key in _changed_marks(before, after, kind) if self.guard else ():
-            verdict += refuse(f"{key} is written by schedulers alone, and not by {asked.user}. Leave it out")
+            verdict += refuse(f"{key} may be written only by schedulers, not by {asked.user}. Leave it out")
         return verdict
 
 
 def _use(rules: tuple[Allowance, ...], asked: Asked, what: str) -> Verdict:
     if not rules or any(rule.is_for(asked.namespace, asked.user, asked.groups) for rule in rules):
         return FINE
-    return refuse(f"neither namespace {asked.namespace} nor {asked.user} may use {what}. Ask who administers queues")
+    return refuse(
+        f"neither namespace {asked.namespace} nor {asked.user} may use {what}. Ask an administrator of the queues"
+    )
 
 
 def _queue(raw: Raw, kind: str, label: str) -> str:

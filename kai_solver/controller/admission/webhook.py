@@ -97,7 +97,7 @@ class Judge:
             wishes = Wishes(kube.scheduler_name, kube.queue_label_key, queue, runtime_class, self._spared, adopts)
             after = filled(asked.after, wishes, asked.uid, kube.policy if kube.block_visible_devices else None)
         except InputError as error:
-            return Decision(warn(InputError(error.problem, field=error.field, cure="Nothing was filled in")))
+            return Decision(warn(InputError(error.problem, field=error.field, cure="No default was added")))
         patch = tuple(json_patch(asked.after, after))
         return Decision(verdict if patch else FINE, patch)
 
@@ -106,7 +106,7 @@ class Judge:
         name = self._stated.runtime_class
         if not name or not wants_runtime_class(asked.after) or self._lookup.has_runtime_class(name):
             return name, FINE
-        return "", warn(f"there is no runtime class {name!r}, so the pod is left without one")
+        return "", warn(f"runtime class {name!r} does not exist, so the pod gets none")
 
     def _guarded(self, asked: Asked, *, is_after: bool) -> Verdict:
         """The verdict; what cannot even be read is the API server's to refuse."""

@@ -83,7 +83,7 @@ class Leaving:
         for key, (uid, node) in wanted.items():
             with barrier("reporting", key):
                 self.context.statuses.cancel(PODS, key, "promise")
-                change = changes.promised(node, f"Waits on node {node} until others have left it", now_s)
+                change = changes.promised(node, f"Waits on node {node} until the evicted pods have left it", now_s)
                 self.context.statuses.patch(
                     PODS, key, change, topic="scheduled", uid=uid, kind="strategic", order=Order.NOW
                 )

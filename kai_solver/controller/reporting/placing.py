@@ -59,7 +59,7 @@ class Placing:
     def _failed(self, outcome: GangBound) -> None:
         text = f"{len(outcome.failed)} of {len(outcome.failed) + len(outcome.bound)} pods could not be bound"
         if outcome.released:
-            text += "; those that were bound are released, as too few are left of the gang"
+            text += "; the bound ones are released, because too few of the gang are left"
         self.context.report_gang(outcome.gang, "Warning", "FailedBinding", f"{text}: {outcome.failed[0][1]}")
 
     def _start(self, gang: str) -> None:

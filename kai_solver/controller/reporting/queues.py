@@ -17,7 +17,7 @@ EVERY_S = 5.0
 
 REASON = "QueueMissing"
 WITHOUT = (
-    "What runs keeps running, and no queue pays for it: nothing of it is reclaimed or preempted, and no pod is added. "
+    "Running pods stay, but count in no queue: none is reclaimed or preempted, and none is added. "
     "Create the queue again, or name another"
 )
 

@@ -96,10 +96,10 @@ class LogReporter:
         """New ones; their texts may change with every cycle."""
         new = [notice for notice in notices if (notice.kind, notice.object) not in self._noticed]
         for notice in new[:_LISTED]:
-            text = "set aside" if notice.kind == "set-aside" else "not used as it stands"
+            text = "set aside" if notice.kind == "set-aside" else "object only partly used"
             _LOG.warning(text, object=notice.object, why=notice.text)
         if len(new) > _LISTED:
-            _LOG.warning("more objects are set aside, or not used as they stand", count=len(new) - _LISTED)
+            _LOG.warning("more objects are set aside or only partly used", count=len(new) - _LISTED)
         self._noticed = {(notice.kind, notice.object) for notice in notices}
 
     def bound(self, outcome: GangBound) -> None:

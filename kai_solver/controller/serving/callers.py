@@ -58,7 +58,7 @@ class Callers:
         try:
             refusal = self._refusal(path, token)
         except ApiError as error:
-            _LOG.warning("cannot ask the API server who may call", path=path, error=str(error))
+            _LOG.warning("cannot ask the API server which callers are allowed", path=path, error=str(error))
             return _said(503, "the API server does not say who you are, or what you may do. Ask again in a moment")
         with self._lock:
             if len(self._kept) >= _MOST_KEPT:

@@ -123,7 +123,7 @@ def _configuration(application: Application, limits: Limits) -> uvicorn.Config:
 def _listening(address: str) -> socket.socket:
     host, _, port = address.rpartition(":")
     if not port.isdecimal() or len(port) > 5 or int(port) > 65_535:
-        raise InputError(f"{address!r} is no address", cure="Write host:port, or :port for all addresses")
+        raise InputError(f"{address!r} is not an address", cure="Write host:port, or :port for all addresses")
     host = host.strip("[]")
     try:
         if not host and socket.has_dualstack_ipv6():

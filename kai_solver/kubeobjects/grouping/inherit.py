@@ -54,7 +54,7 @@ def choose_queue(members: Sequence[Member], around: Surroundings) -> QueueChoice
         return QueueChoice(by_namespace, f"label {key} of namespace {namespace}")
     if namespace in around.namespace_queues:
         return QueueChoice(namespace, f"the quota of namespace {namespace}")
-    return QueueChoice(around.settings.default_queue, "nobody named one", is_fallback=True)
+    return QueueChoice(around.settings.default_queue, "no object names one", is_fallback=True)
 
 
 def _queue_of(owners: tuple[Owner, ...], key: str) -> QueueChoice | None:

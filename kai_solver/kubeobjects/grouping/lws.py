@@ -67,7 +67,7 @@ def _segment_plan(members: Sequence[Member], owner: Owner | None, size: int) -> 
     annotated = owner.annotations.get(SEGMENT_SIZE)
     own = stated.count() if stated else natural(annotated) if annotated else None
     if annotated and own is None:
-        raise InputError(f"{annotated!r} is no number", field=SEGMENT_SIZE, cure="Write a number above 1")
+        raise InputError(f"{annotated!r} is not a number", field=SEGMENT_SIZE, cure="Write a number above 1")
     return plan_segments(members, owner.raw.get(f"{_TEMPLATE}.workerTemplate"), size, own)
 
 

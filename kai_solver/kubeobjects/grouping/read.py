@@ -33,7 +33,7 @@ def stated_minimum(annotations: Mapping[str, str]) -> int | None:
         return None
     number = positive(text)
     if number is None:
-        raise InputError(f"{text!r} is no number above 0", field=names.BATCH_MIN_MEMBER, cure="Write 1 or more")
+        raise InputError(f"{text!r} is not a number above 0", field=names.BATCH_MIN_MEMBER, cure="Write 1 or more")
     return number
 
 

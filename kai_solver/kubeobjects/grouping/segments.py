@@ -59,7 +59,7 @@ def plan_segments(members: Sequence[Member], template: Raw, replicas: int, state
     if stated is None and not text:
         return None
     if size is None or not 1 < size <= replicas or replicas > size * _MOST:
-        problem = f"{text if stated is None else stated!r} is no segment size for {replicas} replicas"
+        problem = f"{text if stated is None else stated!r} is not a segment size for {replicas} replicas"
         cure = f"Write a number from 2 to {max(replicas, 2)}, for {_MOST} segments at most"
         raise InputError(problem, field=SIZE, cure=cure)
     topology = _said(members, template, names.TOPOLOGY) or members[0].stated(names.TOPOLOGY)

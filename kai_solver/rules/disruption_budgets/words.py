@@ -6,7 +6,7 @@ from dataclasses import replace
 from kai_solver.domain import HELD_BY_BUDGETS, Blocker, Snapshot
 from kai_solver.rules.disruption_budgets.problem import Budgets
 
-CURE = "everybody let go whom {name} holds"
+CURE = "all pods let go that {name} holds"
 
 SENTENCE = "Disruption budgets hold pods that could make room: {name} ({have})"
 

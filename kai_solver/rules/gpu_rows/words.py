@@ -34,7 +34,7 @@ def no_row_text(problem: Problem, gpu: GpuRequest, node: int, whole: BoolArray, 
     """The text for a node with enough GPUs that has them in no row; ``whole``: (D,) those that are free."""
     free = f"{np.count_nonzero(whole)} of {problem.devices[node]} free"
     failed = int(problem.devices[node] - problem.gpus[node])
-    unknown = f", {failed} failed and nobody says which" if failed else ", nobody says which"
+    unknown = f", {failed} failed, and it is unknown which" if failed else ", it is unknown which"
     return f"node(s) had no {row_text(gpu)}, {free}{'' if is_known else unknown}"
 
 
@@ -53,7 +53,7 @@ def shortage(after: Problem, gpu: GpuRequest, node: int) -> str:
     """How long the longest row of a node without a row is."""
     if not is_known(after, node):
         what = "failed" if after.gpus[node] < after.devices[node] else "are free"
-        return f"has no {row_text(gpu)} for certain: nobody says which GPUs {what}"
+        return f"has no {row_text(gpu)} for certain: it is unknown which GPUs {what}"
     longest = int(largest_free_row(masks_of(after.device_free[[node]] >= WHOLE))[0])
     return f"has no {row_text(gpu)}, {longest} at most"
 
@@ -92,8 +92,8 @@ def _largest_row_text(
     failed = unclear & (problem.gpus < problem.devices)
     parts = [
         found or "no row is known to be free",
-        f"GPUs of {_named(problem, failed)} failed, and nobody says which" if failed.any() else "",
-        f"nobody says which are free on {_named(problem, unclear & ~failed)}" if (unclear & ~failed).any() else "",
+        f"GPUs of {_named(problem, failed)} failed, and it is unknown which" if failed.any() else "",
+        f"it is unknown which are free on {_named(problem, unclear & ~failed)}" if (unclear & ~failed).any() else "",
     ]
     return "; ".join(filter(None, parts))
 

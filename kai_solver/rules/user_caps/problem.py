@@ -75,7 +75,7 @@ def setting_of(text: str) -> Setting:
     for key in _NUMBERS:
         stated = values.get(key)
         if stated is not None and not (stated.isdecimal() and len(stated) <= _DIGITS and int(stated) <= _MOST):
-            raise ValueError(f"{key}={stated} is no whole number up to {_MOST:,}. Write one")
+            raise ValueError(f"{key}={stated} is not a whole number up to {_MOST:,}. Write one")
     gpus, pods = (int(values[key]) if key in values else None for key in _NUMBERS)
     return Setting(values["label"], (None if gpus is None else gpus * MILLI, pods))
 

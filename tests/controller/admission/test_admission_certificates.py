@@ -36,7 +36,7 @@ def test_a_new_one_holds_for_its_names_and_its_days() -> None:
     bundle = make_bundle(NAMES, 90, NOW_S)
     assert why_renew(bundle, NAMES, NOW_S) == ""
     assert why_renew(bundle, NAMES, NOW_S + 59 * DAY_S) == ""
-    assert why_renew(bundle, NAMES, NOW_S + 61 * DAY_S) == "it is old"
+    assert why_renew(bundle, NAMES, NOW_S + 61 * DAY_S) == "it expires soon"
     assert "other.svc" in why_renew(bundle, (*NAMES, "other.svc"), NOW_S)
     certificate = x509.load_pem_x509_certificate(bundle.certificate)
     assert certificate.not_valid_before_utc.timestamp() == NOW_S - 3600, "clocks may be behind"
@@ -44,7 +44,7 @@ def test_a_new_one_holds_for_its_names_and_its_days() -> None:
 
 def test_what_does_not_fit_together_is_made_anew() -> None:
     one, other = make_bundle(NAMES, 90, NOW_S), make_bundle(NAMES, 90, NOW_S)
-    assert why_renew(Bundle(one.certificate, other.key, one.authorities), NAMES, NOW_S) == "its key is another's"
+    assert why_renew(Bundle(one.certificate, other.key, one.authorities), NAMES, NOW_S) == "its key does not match"
     assert "authority" in why_renew(Bundle(one.certificate, one.key, other.authorities), NAMES, NOW_S)
     assert "cannot be read" in why_renew(Bundle(b"", b"", b""), NAMES, NOW_S)
     assert "cannot be read" in why_renew(Bundle(b"x", one.key, one.authorities), NAMES, NOW_S)
@@ -128,7 +128,7 @@ def test_a_secret_that_changes_all_the_time_is_given_up() -> None:
         def create(self, *_: Any, **__: Any) -> Object:
             raise ApiError(409, "AlreadyExists")
 
-    with pytest.raises(ApiError, match="changes all the time"):
+    with pytest.raises(ApiError, match="keeps changing"):
         keeper(Busy(), Clock()).current()
 
 
@@ -158,7 +158,7 @@ def test_given_ones_are_read_as_they_are_now(files: tuple[str, str, str]) -> Non
 def test_files_that_cannot_be_used_are_named(files: tuple[str, str, str], tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"none\.pem"):
         given_bundle(str(tmp_path / "none.pem"), files[1])
-    with pytest.raises(InputError, match="no PEM"):
+    with pytest.raises(InputError, match="not PEM"):
         given_bundle(files[0], "")
 
 

@@ -131,7 +131,7 @@ def test_the_command_prints_means_by_policy() -> None:
     [
         (["--policies", "best"], "--policies: 'best' is no policy"),
         (["--product", "dgx2-v100-16"], "--product: dgx2-v100-16 has 16 GPUs, more than 8"),
-        (["--product", "none"], "there is no product 'none'"),
+        (["--product", "none"], "unknown product 'none'"),
         (["--seeds", "x"], "--seeds: 'x' cannot be used"),
     ],
 )
