@@ -19,6 +19,7 @@ from kai_solver.bounds.counting import (
     Shortfall,
     describe,
     say_pods,
+    say_slots,
 )
 from kai_solver.bounds.demand import Demand
 from kai_solver.bounds.refuting import LIMIT, QUOTA, Bounds, Moment, Refuted
@@ -287,7 +288,7 @@ class ElementWords:
         level = scope.level if scope is not None else ""
         best = f"; the nearest is {self.where}" if self.where else ""
         domains = len(scope.names) if scope is not None else 0
-        return Blocker("domain", level, "one domain with room for all", f"none of {domains}{best}")
+        return Blocker("domain", level, f"one domain of {level} with room for all", f"none of {domains}{best}")
 
     def free_nodes(self) -> tuple[Relaxed, BoolArray]:
         """What is free once those have left that may, and (N,) the nodes that the count is about."""
@@ -302,7 +303,8 @@ class ElementWords:
     def _spacing(self, spacing: Spacing) -> Blocker:
         count = self.count
         if count.kind == "nodes":
-            return Blocker(spacing.kind, "different nodes with room", str(count.need), str(count.have))
+            need, have = (f"{n} different nodes with room" for n in (count.need, count.have))
+            return Blocker(spacing.kind, "different nodes", need, have)
         need = f"{say_pods(count.need)} of {describe(self.problem, count.shape)}"
         return Blocker(spacing.kind, f"{spacing.says} on one node", need, f"room for {count.have}")
 
@@ -317,14 +319,15 @@ class ElementWords:
         elif count.kind == "total":
             need, have = (format_amount(name, amount) for amount in (count.need, max(0, count.have)))
         elif count.kind == "slots":
-            need, have = (f"{n} slots of {count.size} GPUs on one node" for n in (count.need, count.have))
+            need, have = (say_slots(n, count.size) for n in (count.need, count.have))
         elif count.kind == "flow":
             need, have = f"{say_pods(count.need)}, with those admitted before", f"room for {count.have}"
         elif count.kind == "nodes":
             need, have = (f"{n} different nodes" for n in (count.need, count.have))
         else:
-            need = f"{say_pods(count.need)} of {describe(self.problem, count.shape)}"
-            have = f"room for {count.have}"
+            asked = self.problem.shapes.shapes[count.shape].request[resource] if resource != GPU else 0
+            pod = format_amount(name, asked) if asked else describe(self.problem, count.shape)
+            need, have = f"{say_pods(count.need)} of {pod}", f"room for {count.have}"
         # What blocks together with another may lack in other domains than the nearest.
         where = "" if self._is_shared_blame(count, resource) else self.where
         return Blocker("resource", name, need, have, where, name, short)

@@ -330,18 +330,23 @@ def in_words(problem: Problem, found: Shortfall) -> Blocker:
     """What a count says, before it is known which rules and resources are to blame."""
     spacing = found.spacing
     if spacing is not None and found.kind == "nodes":
-        return Blocker(spacing.kind, "different nodes with room", str(found.need), str(found.have))
+        need, have = (f"{n} different nodes with room" for n in (found.need, found.have))
+        return Blocker(spacing.kind, "different nodes", need, have)
     if found.kind == "flow":
-        return Blocker("resource", "nodes for pods of several kinds", say_pods(found.need), f"room for {found.have}")
+        need = f"{say_pods(found.need)} of several kinds"
+        return Blocker("resource", "nodes", need, f"room for {found.have}")
     if found.kind == "slots":
-        return Blocker("resource", f"slots of {found.size} GPUs on one node", str(found.need), str(found.have))
+        return Blocker("resource", GPU_NAME, say_slots(found.need, found.size), say_slots(found.have, found.size))
     if found.kind == "total":
         name = problem.snapshot.schema.names[found.resource]
         return Blocker("resource", name, format_amount(name, found.need), format_amount(name, found.have))
     pod, room = describe(problem, found.shape), f"room for {found.have}"
+    need = f"{say_pods(found.need)} of {pod}"
     if spacing is not None:
-        return Blocker(spacing.kind, f"{pod} a pod, {spacing.says} on one node", say_pods(found.need), room)
-    return Blocker("resource" if found.where < 0 else "domain", pod, say_pods(found.need), room)
+        return Blocker(spacing.kind, f"{spacing.says} on one node", need, room)
+    if found.where >= 0:
+        return Blocker("domain", "one domain", f"{need} in one domain", room)
+    return Blocker("resource", pod, need, room)
 
 
 def describe(problem: Problem, shape: int) -> str:
@@ -349,11 +354,18 @@ def describe(problem: Problem, shape: int) -> str:
     spec = problem.shapes.shapes[shape]
     if not spec.gpu.devices:
         asked = problem.snapshot.schema.mapping(spec.request)
-        return ", ".join(format_amount(n, a) for n, a in asked.items() if n != FIXED[PODS]) or "nothing"
+        return ", ".join(format_amount(n, a) for n, a in asked.items() if n != FIXED[PODS]) or "any size"
     if spec.gpu.memory_mib:
         return f"{spec.gpu.memory_mib} MiB of GPU memory"
     text = next(filter(None, (rule.request_text(spec) for rule in problem.rules)), "")
     return text or format_amount("gpu", spec.gpu.devices * spec.gpu.milli)
+
+
+def say_slots(count: int, size: int) -> str:
+    """``3 GPUs``, ``3 sets of 2 GPUs, each on one node``."""
+    if size == 1:
+        return "1 GPU" if count == 1 else f"{count} GPUs"
+    return f"{count} {'set' if count == 1 else 'sets'} of {size} GPUs, each on one node"
 
 
 def say_pods(count: int) -> str:

@@ -162,7 +162,7 @@ def _columns(plans: "Sequence[Plan]") -> list[list[str]]:
 
 
 def _named(group: "Difference", *, full: bool) -> str:
-    from kai_solver.explain import short_name
+    from kai_solver.domain.names import short_name
 
     shown = group.gangs if full else group.gangs[:NAMED]
     more = len(group.gangs) - len(shown)
@@ -171,8 +171,8 @@ def _named(group: "Difference", *, full: bool) -> str:
 
 def _print_pending(console: "Console", model: str, plan: "Plan", *, full: bool) -> None:
     from kai_solver.cli.console import heading, line
-    from kai_solver.cli.phrases import blocked_by, same_cause
-    from kai_solver.explain import short_name
+    from kai_solver.cli.phrases import in_the_way, same_cause
+    from kai_solver.domain.names import short_name
 
     if not plan.pending:
         return
@@ -182,7 +182,7 @@ def _print_pending(console: "Console", model: str, plan: "Plan", *, full: bool) 
     for gangs in shown:
         first = gangs[0]
         more = f" and {len(gangs) - 1:,} more" if len(gangs) > 1 else ""
-        why = [blocked_by(blocker) for blocker in first.proof.blocking[:1]] or [first.message.splitlines()[0]]
+        why = [in_the_way(blocker) for blocker in first.proof.blocking[:1]] or [first.message.splitlines()[0]]
         line(console, f"  {short_name(first.gang)}{more} ({first.proof.state}): {why[0]}")
     _rest(console, len(causes) - len(shown))
 

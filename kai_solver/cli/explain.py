@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from kai_solver.cli.exits import Exit, guarded
-from kai_solver.cli.options import Actions, AsJson, Budget, InputLimit, Model, Output, PlanOf, Quiet, Seed
+from kai_solver.cli.options import Actions, AsJson, Budget, InputLimit, Model, Output, PlanOf, Quiet, Seed, Verbose
 from kai_solver.errors import InputError
 
 if TYPE_CHECKING:
@@ -51,6 +51,7 @@ def explain(
     output: Output = None,
     as_json: AsJson = False,
     quiet: Quiet = False,
+    verbose: Verbose = False,
 ) -> Exit:
     """Explain why a gang waits: its queues, the nodes, the proof, and what would have to change.
 
@@ -68,16 +69,17 @@ def explain(
     if server is not None:
         if gang is not None or plan is not None:
             raise InputError("with --server there is neither an instance nor a plan", cure="Name the gang or pod alone")
-        return _ask(server, str(instance), token_file, as_json=as_json, output=output)
+        return _ask(server, str(instance), token_file, as_json=as_json, output=output, verbose=verbose)
     from kai_solver.cli.documents import deliver, document
     from kai_solver.cli.inputs import read_request
+    from kai_solver.domain.names import names_of
     from kai_solver.modelfiles import load_model
 
     request = read_request(instance, load_model(model), budget, actions, input_limit, is_own_first=model == "default")
     found = _explained(request, gang, plan, seed, quiet)
     documents = [explanation.document() for explanation in found]
     if deliver(document("explanation", {"gangs": documents}), as_json=as_json, output=output):
-        _print(found)
+        _print(found, names_of(request.loaded.snapshot.gangs), verbose=verbose)
     return Exit.FINE
 
 
@@ -98,21 +100,22 @@ def _explained(request: "Request", gang: str | None, plan: Path | None, seed: in
         return [Explainer(request.loaded.snapshot, found, replan).explain(gang)]
 
 
-def _ask(server: str, pod: str, token_file: Path | None, *, as_json: bool, output: Path | None) -> Exit:
+def _ask(server: str, pod: str, token_file: Path | None, *, as_json: bool, output: Path | None, verbose: bool) -> Exit:
     from kai_solver.cli.documents import deliver, document
     from kai_solver.cli.served import ask, explanation_of
+    from kai_solver.domain.names import short_name
 
     answer = ask(server, pod, token_file)
     if deliver(document("explanation", {"gangs": [answer]}), as_json=as_json, output=output):
-        _print([explanation_of(answer)])
+        _print([explanation_of(answer)], {answer["gang"]: short_name(answer["gang"])}, verbose=verbose)
     return Exit.FINE
 
 
-def _print(explanations: "list[Explanation]") -> None:
+def _print(explanations: "list[Explanation]", names: dict[str, str], *, verbose: bool) -> None:
     from kai_solver.cli.explained import print_explanations
 
     if explanations:
-        print_explanations(explanations)
+        print_explanations(explanations, names, verbose=verbose)
     else:
         typer.echo("no gang is pending")
 

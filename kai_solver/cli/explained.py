@@ -1,71 +1,88 @@
 """Explanations and queue tables on the terminal."""
 
-from collections.abc import Iterable, Sequence
+import re
+from collections.abc import Mapping, Sequence
 
 from rich.console import Console
-from rich.table import Table
 
-from kai_solver.cli.console import counted, heading, line, open_console, table
-from kai_solver.cli.phrases import blocked_by
+from kai_solver.cli.console import Grid, counted, heading, line, open_console, table
+from kai_solver.cli.phrases import in_the_way, proof_lines, without_name
 from kai_solver.explain import Cure, Explanation, PodFit, QueueLine
 from kai_solver.reasons.events import Event
-from kai_solver.reasons.pending import proof_sentence
 from kai_solver.units import QUEUE_RESOURCES, UNLIMITED
 
+_DOTS = re.compile(r"\.\.(?=\s|$)")
 
-def print_explanations(explanations: Iterable[Explanation], console: Console | None = None) -> None:
-    """Print explanations, one after the other."""
+
+def print_explanations(
+    explanations: Sequence[Explanation],
+    names: Mapping[str, str],
+    *,
+    verbose: bool = False,
+    console: Console | None = None,
+) -> None:
+    """Print explanations, one after the other; gangs that wait for the same reason share one.
+
+    ``names``: of gangs, for people; ``verbose``: the methods of proofs.
+    """
     console = console or open_console()
-    for explanation in explanations:
-        _print_explanation(console, explanation)
+    groups: dict[object, list[Explanation]] = {}
+    for each in explanations:
+        is_alone = each.proof is None or each.cures
+        same = each.gang if is_alone else (each.queue, each.reason, without_name(each.gang, each.message), each.proof)
+        groups.setdefault(same, []).append(each)
+    for group in groups.values():
+        _print_explanation(console, group[0], names, verbose=verbose)
+        if len(group) > 1:
+            others = ", ".join(names.get(each.gang, each.gang) for each in group[1:])
+            line(console, f"  For the same reason {counted(len(group) - 1, 'more gang')}: {others}")
 
 
-def _print_explanation(console: Console, explanation: Explanation) -> None:
+def _print_explanation(console: Console, explanation: Explanation, names: Mapping[str, str], *, verbose: bool) -> None:
     note = f"{explanation.state} in queue {explanation.queue}"
-    heading(console, explanation.gang, f"{note}: {explanation.reason}" if explanation.reason else note)
+    title = names.get(explanation.gang, explanation.gang)
+    heading(console, title, f"{note}: {explanation.reason}" if explanation.reason else note)
+    if verbose:
+        line(console, f"  PodGroup {explanation.gang}")
     if explanation.queue_source:
         line(console, f"  queue {explanation.queue} by: {explanation.queue_source}")
-    for text in filter(str.strip, explanation.message.splitlines()):
-        line(console, f"  {text.rstrip()}")
     if explanation.proof is not None:
-        method = f" by {explanation.proof.method}" if explanation.proof.method else ""
-        line(console, f"  proof: {explanation.proof.state}{method}")
-        sentence = proof_sentence(explanation.proof)
-        if sentence:
-            line(console, f"    {sentence}")
-        for blocker in explanation.proof.blocking:
-            line(console, f"    blocked by {blocked_by(blocker)}")
-        if explanation.proof.minimal:
-            line(console, "    none of these can be left out: without any one of them the others prove nothing")
-    _section(console, "Events", _events(explanation.events))
+        for text in proof_lines(explanation.proof):
+            line(console, f"  {text}")
+        if verbose and explanation.proof.method:
+            line(console, f"  proof by {explanation.proof.method}")
+    for text in filter(str.strip, explanation.message.splitlines()):
+        line(console, f"  {text.strip()}")
+    _section(console, "What the plan does", [effect.text for effect in explanation.effects])
+    _section(console, "What would have to change", explanation.changes)
+    _section(console, "Tried out, one change at a time", [_cure(cure) for cure in explanation.cures])
     for fit in explanation.fits:
         _print_fit(console, fit)
     _section(console, "Domains", [fit.text for fit in explanation.domains])
     _section(console, "Links", [explanation.link.text] if explanation.link else [])
-    _section(console, "What would have to change", explanation.changes)
-    _section(console, "Tried out, one change at a time", [_cure(cure) for cure in explanation.cures])
+    _section(console, "Events", _events(explanation.events))
     if explanation.queues:
-        line(console, "  Queues, from the gang's own up (allocated: as the plan leaves it)")
+        line(console, "  Queues, from the gang's own up (allocated: as the plan leaves it; -: unlimited)")
         console.print(queue_table(explanation.queues, indented=False))
 
 
 def _cure(cure: Cure) -> str:
     if cure.runs:
         return f"{cure.text}: it runs"
-    blockers = "; ".join(f"{b.kind} {b.name}" for b in cure.then)
-    return f"{cure.text}: it waits all the same" + (f", then blocked by {blockers}" if blockers else "")
+    then = "; ".join(map(in_the_way, cure.then))
+    return f"{cure.text}: it still waits" + (f", as {then}" if then else "")
 
 
 def _events(events: Sequence[Event]) -> list[str]:
-    """Each distinct text once: the pods of a gang that wait all say the same."""
-    return list(dict.fromkeys(str(event) for event in events))
+    """Each distinct text once, as pods that wait all say the same; without full stops after full stops."""
+    return list(dict.fromkeys(_DOTS.sub(".", str(event)) for event in events))
 
 
 def _section(console: Console, title: str, texts: Sequence[str]) -> None:
     if texts:
         line(console, f"  {title}")
     for text in texts:
-        for part in filter(str.strip, text.splitlines()):
+        for part in (part for part in text.splitlines() if part.strip(" .")):
             line(console, f"    {part.rstrip()}")
 
 
@@ -80,9 +97,14 @@ def _print_fit(console: Console, fit: PodFit) -> None:
         line(console, f"    {reason.nodes} {words}")
 
 
-def queue_table(lines: Sequence[QueueLine], *, indented: bool = True) -> Table:
-    """Table of queues: their settings, past usage, fair share and allocation per resource that any of them uses."""
+def queue_table(lines: Sequence[QueueLine], *, indented: bool = True) -> Grid:
+    """Table of queues: their settings, past usage, fair share and allocation per resource that any of them uses.
+
+    Priority and usage have a column where they differ, or are not 0.
+    """
     used = [r for r in range(3) if r == 2 or any(_says_something(entry, r) for entry in lines)]
+    is_ranked = len({entry.priority for entry in lines}) > 1
+    is_used = any(any(entry.usage) for entry in lines)
     rows = []
     for entry in lines:
         name = "  " * entry.depth + entry.name if indented else entry.name
@@ -96,12 +118,14 @@ def queue_table(lines: Sequence[QueueLine], *, indented: bool = True) -> Table:
                 entry.non_preemptible,
             )
             words = [amount_words(QUEUE_RESOURCES[r], amount[r]) for amount in amounts]
-            numbers = f"{entry.weight[r]:g}", f"{entry.usage[r]:.4g}"
-            rows.append((name, str(entry.priority), QUEUE_RESOURCES[r], *numbers, *words))
+            usage = [f"{entry.usage[r]:.4g}"] if is_used else []
+            rank = [str(entry.priority)] if is_ranked else []
+            rows.append((name, *rank, QUEUE_RESOURCES[r], f"{entry.weight[r]:g}", *usage, *words))
             name = ""
+    ranks, usages = ["priority"] if is_ranked else [], ["usage"] if is_used else []
     amounts_of = ("quota", "limit", "request", "fair share", "allocated", "non-preemptible")
-    columns = ("queue", "priority", "resource", "weight", "usage", *amounts_of)
-    return table(columns, rows, right=("priority", *columns[3:]))
+    columns = ("queue", *ranks, "resource", "weight", *usages, *amounts_of)
+    return table(columns, rows, right=[name for name in columns if name not in ("queue", "resource")])
 
 
 def fair_share_terms(k_value: float) -> str:
@@ -111,11 +135,12 @@ def fair_share_terms(k_value: float) -> str:
 
 _TERMS = """\
 fair share  what a queue is due of its parent's share: first its quota, as far as it asks for it and its limit allows;
-            then a part of what is left, down the priorities, among those who still ask for more, in proportion to
+            then a part of what is left, down the priorities, among the queues that still ask for more, in proportion to
             max(0, n + k (n - usage))
-n           weight of the queue / weights of all who still ask for more; weight 0 gets nothing of what is left
+n           weight of the queue / weights of all that still ask for more; weight 0 gets nothing of what is left
 usage       past use as a share of the cluster's capacity
-k           {k}: how strongly past use counts; 0 not at all"""
+k           {k}: how strongly past use counts; 0 not at all
+-           unlimited"""
 
 
 def _says_something(entry: QueueLine, resource: int) -> bool:
@@ -125,5 +150,5 @@ def _says_something(entry: QueueLine, resource: int) -> bool:
 def amount_words(resource: str, amount: int) -> str:
     """Amount for a table: GPUs, cores, GB."""
     if amount == UNLIMITED:
-        return "unlimited"
+        return "-"
     return f"{amount / 1e9:,.4g} GB" if resource == "memory" else f"{amount / 1000:,.6g}"

@@ -2,11 +2,11 @@
 
 import re
 from collections import Counter, defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from math import isfinite
 
 from kai_solver.cli.console import counted
-from kai_solver.domain import Bind, Blocker, Move, Pending, Plan, PodStatus, Snapshot, Stage
-from kai_solver.reasons.pending import proof_sentence
+from kai_solver.domain import Bind, Blocker, Move, Pending, Plan, PodStatus, Proof, Snapshot, Stage
 from kai_solver.units import MILLI, format_amount
 
 SHOWN = 4
@@ -40,9 +40,18 @@ def outcome(plan: Plan) -> str:
     )
 
 
-def gap(stage: Stage) -> str:
-    """Relative distance of value and bound, where the bound says anything."""
-    return "no bound" if stage.gap is None else f"{stage.gap:.1%}"
+def is_claimed(stage: Stage) -> bool:
+    """Whether a bound was proven for ``stage``: 0 below another value says nothing, as no stage can be less."""
+    return stage.optimal or stage.bound > 0 or (stage.value <= 0 and isfinite(stage.bound))
+
+
+def bound_words(stage: Stage) -> tuple[str, str]:
+    """The bound, and the gap to it: ``proven best``, or a part of the bound; ``-`` where no bound is claimed."""
+    if not is_claimed(stage):
+        return "-", "-"
+    if stage.optimal:
+        return f"{stage.bound:g}", "proven best"
+    return f"{stage.bound:g}", "-" if stage.gap is None else f"{stage.gap:.1%}"
 
 
 _POD_NAME = re.compile(r"\bpod [^\s/]*/[^\s:]+")
@@ -52,38 +61,94 @@ def same_cause(pending: Iterable[Pending]) -> list[list[Pending]]:
     """Pending gangs by reason, message (less the gang's own name) and proof, the largest group first."""
     groups: dict[object, list[Pending]] = defaultdict(list)
     for entry in pending:
-        groups[entry.reason, _without_name(entry), entry.proof].append(entry)
+        groups[entry.reason, without_name(entry.gang, entry.message), entry.proof].append(entry)
     return sorted(groups.values(), key=len, reverse=True)
 
 
-def _without_name(entry: Pending) -> str:
+def without_name(gang: str, message: str) -> str:
     """The message without the names of the gang and of its pods, where they stand as words of their own."""
-    name = re.escape(entry.gang.rpartition("/")[2])
-    return re.sub(rf"(?<![\w.-]){name}(?![\w.-])", "*", _POD_NAME.sub("pod *", entry.message))
+    name = re.escape(gang.rpartition("/")[2])
+    return re.sub(rf"(?<![\w.-]){name}(?![\w.-])", "*", _POD_NAME.sub("pod *", message))
 
 
-def pending_lines(gangs: list[Pending], blockers: int | None) -> list[str]:
-    """Lines about gangs that wait for the same reason; ``blockers``: how many to name, None all."""
+def pending_lines(
+    gangs: list[Pending], names: Mapping[str, str], *, blockers: int | None, verbose: bool = False
+) -> list[str]:
+    """Lines about gangs that wait for the same reason.
+
+    ``names``: of gangs, for people; ``blockers``: how many to name, None all; ``verbose``: the methods of the proof.
+    """
     first = gangs[0]
-    names = ", ".join(entry.gang for entry in gangs[:SHOWN])
-    names += f" and {counted(len(gangs) - SHOWN, 'more gang')}" if len(gangs) > SHOWN else ""
-    method = f" by {first.proof.method}" if first.proof.method else ""
-    lines = [f"  {names}: {first.reason.value} ({first.proof.state}{method})"]
-    lines += [f"      {text.rstrip()}" for text in first.message.splitlines() if text.strip()]
-    if first.proof.beside == "plan" or first.proof.at_most is not None:
-        lines.append(f"      {proof_sentence(first.proof)}")
-    blocking = first.proof.blocking[:blockers]
-    lines += [f"      blocked by {blocked_by(b)}" for b in blocking]
-    left = len(first.proof.blocking) - len(blocking)
-    return [*lines, f"      ... and {counted(left, 'more blocker')}"] if left else lines
+    shown = ", ".join(names.get(entry.gang, entry.gang) for entry in gangs[:SHOWN])
+    shown += f" and {counted(len(gangs) - SHOWN, 'more gang')}" if len(gangs) > SHOWN else ""
+    lines = [f"  {shown}: {first.reason.value}"]
+    lines += [f"      {text}" for text in proof_lines(first.proof, several=len(gangs) > 1, blockers=blockers)]
+    lines += [f"      proof by {first.proof.method}"] if verbose and first.proof.method else []
+    return lines + [f"      {text.strip()}" for text in first.message.splitlines() if text.strip(" .")]
 
 
-def blocked_by(blocker: Blocker) -> str:
-    """``resource gpu in rack-1: needs 4 pods of 8 GPUs, has room for 3; 8 GPUs short``."""
-    where = f" in {blocker.where}" if blocker.where else ""
-    is_amount = blocker.resource and blocker.short and blocker.kind != "row"  # There may be GPUs enough.
+def proof_lines(proof: Proof, *, several: bool = False, blockers: int | None = None) -> list[str]:
+    """What is proven of a gang that waits, or of each of ``several``, and what stands in its way."""
+    it = "any of them" if several else "it"
+    everything = "" if _is_ever(proof) else f" beside {_BESIDE[proof.beside]}"
+    if proof.state == "proven":
+        head = f"No plan can run {it}{everything}"
+    elif proof.at_most is not None:
+        gangs, most = proof.at_most.gangs, proof.at_most.most
+        these = "these" if several else "this one"
+        head = f"Of {gangs:,} gangs that wait, {these} among them, at most {most:,} can run beside {_BESIDE['plan']}"
+    else:
+        head = _NOT_PROVEN[proof.state]
+    shown = [in_the_way(blocker) for blocker in proof.blocking[:blockers]]
+    left = len(proof.blocking) - len(shown)
+    if not shown or (proof.state != "proven" and proof.at_most is not None):
+        return [f"{head}."]
+    if len(proof.blocking) == 1 and proof.state == "proven":
+        return [f"{head}: {shown[0]}."]
+    change = "At least one of these must change" if proof.state == "proven" else "In its way"
+    more = [f"- and {left} more"] if left else []
+    return [f"{head}. {change}:", *(f"- {text}" for text in shown), *more]
+
+
+_BESIDE = {"earlier": "what was admitted before it", "plan": "all that this plan admits"}
+_NOT_PROVEN = {
+    "unknown": "Not proven: no proof was found in the time and for the size",
+    "unasked": "Not proven: this model looks for no proofs",
+}
+_EVER = "even if nothing else ran"
+
+
+def _is_ever(proof: Proof) -> bool:
+    """Whether what blocks does so on an empty cluster."""
+    return bool(proof.blocking) and all(
+        _EVER in b.have or b.kind in ("queue", "pod", "pods", "topology") or b.name == "largest node"
+        for b in proof.blocking
+    )
+
+
+def in_the_way(blocker: Blocker) -> str:
+    """``it needs 14 pods of 8 GPUs, and the cluster has room for 12; 16 GPUs short``."""
+    kind, name, need, have = blocker.kind, blocker.name, blocker.need, blocker.have
+    where = blocker.where or "the cluster"
+    is_amount = blocker.resource and blocker.short and kind != "row"  # There may be GPUs enough.
     short = f"; {format_amount(blocker.resource, blocker.short)} short" if is_amount else ""
-    return f"{blocker.kind} {blocker.name}{where}: needs {blocker.need}, has {blocker.have}{short}"
+    if kind in _CAPS:
+        return f"it needs {need}, and the {_CAPS[kind]} of queue {name} is {have}{short}"
+    if need == "1 node":  # of an attempt: how many nodes have what a pod needs
+        return f"{have} have {name}" if kind == "resource" else f"{name}: {have} are left"
+    if kind == "resource":
+        return f"it needs {need}, and {where} has {have}{short}"
+    return _SAID.get(kind, _FOUND).format(name=name, need=need, have=have, where=where) + short
+
+
+_CAPS = {"queue-limit": "limit", "queue-quota": "quota", "fair-share": "fair share"}
+_FOUND = "it needs {need}, and finds {have}"
+_SAID = {
+    "queue": "its queue {name}: {have}",
+    "topology": "{name}",
+    "pods": "it needs {need} pods, and {have} are ready",
+    "pod": "pod {name} cannot start: {have}",
+}
 
 
 def places(binds: list[Bind]) -> str:
@@ -141,17 +206,12 @@ def arrows(moves: list[tuple[str, str]]) -> str:
     return ", ".join(shown) + (f" and {len(counts) - SHOWN} more" if len(counts) > SHOWN else "")
 
 
-def helped(gangs: tuple[str, ...]) -> str:
+def helped(gangs: tuple[str, ...], names: Mapping[str, str]) -> str:
     """The gangs that something is done for."""
     more = len(gangs) - SHOWN
-    return ", ".join(gangs[:SHOWN]) + (f" and {more} more" if more > 0 else "")
+    return ", ".join(names.get(gang, gang) for gang in gangs[:SHOWN]) + (f" and {more} more" if more > 0 else "")
 
 
-def all_helped(of_each: Iterable[tuple[str, ...]]) -> str:
+def all_helped(of_each: Iterable[tuple[str, ...]], names: Mapping[str, str]) -> str:
     """The gangs that several things are done for."""
-    return helped(tuple(dict.fromkeys(gang for gangs in of_each for gang in gangs)))
-
-
-def yes_no(value: bool) -> str:
-    """``yes`` or ``no``."""
-    return "yes" if value else "no"
+    return helped(tuple(dict.fromkeys(gang for gangs in of_each for gang in gangs)), names)

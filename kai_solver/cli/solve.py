@@ -9,7 +9,19 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from kai_solver.cli.exits import Exit, complain, guarded
-from kai_solver.cli.options import Actions, AsJson, Budget, Full, InputLimit, Instance, Model, Quiet, Seed, json_place
+from kai_solver.cli.options import (
+    Actions,
+    AsJson,
+    Budget,
+    Full,
+    InputLimit,
+    Instance,
+    Model,
+    Quiet,
+    Seed,
+    Verbose,
+    json_place,
+)
 
 if TYPE_CHECKING:
     from kai_solver.cli.inputs import Request
@@ -36,6 +48,8 @@ def solve(
     input_limit: InputLimit = None,
     as_json: AsJson = False,
     full: Full = False,
+    verbose: Verbose = False,
+    timing: Annotated[bool, typer.Option("--timing", help="Print the time of each phase.")] = False,
     quiet: Quiet = False,
     bundles: Annotated[
         Path,
@@ -80,7 +94,7 @@ def solve(
     else:
         from kai_solver.cli.summary import print_summary
 
-        print_summary(request, plan, full=full)
+        print_summary(request, plan, full=full, verbose=verbose, timing=timing)
     if interrupted:
         complain("interrupted; this is the best plan so far" + (f", written to {output}" if output else ""))
         return Exit.INTERRUPTED

@@ -7,7 +7,7 @@ from itertools import groupby
 from kai_solver.cli.console import counted
 from kai_solver.controller.loop import Cycle
 from kai_solver.domain import Plan
-from kai_solver.explain import short_name
+from kai_solver.domain.names import short_name
 
 _LONGEST = 140
 _MOST_NODES = 4

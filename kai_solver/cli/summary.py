@@ -11,18 +11,19 @@ from kai_solver.cli.inputs import Request
 from kai_solver.cli.phrases import (
     all_helped,
     arrows,
+    bound_words,
     describe,
-    gap,
     helped,
+    is_claimed,
     landing,
     nodes_of,
     outcome,
     pending_lines,
     places,
     same_cause,
-    yes_no,
 )
 from kai_solver.domain import Bind, Eviction, Move, Plan
+from kai_solver.domain.names import names_of
 
 T = TypeVar("T")
 K = TypeVar("K", bound=Hashable)
@@ -36,21 +37,48 @@ BLOCKERS = 3
 """Causes why gangs wait, and blockers of one cause, before they are cut."""
 
 SOURCES = {
-    "bound": "greedy's plan; bounds prove that nothing better exists",
+    "bound": "greedy's plan; bounds prove that no plan is better",
     "greedy": "greedy's plan, not proven",
     "cp-sat": "CP-SAT improved on greedy's plan",
 }
 
 
-def print_summary(request: Request, plan: Plan, *, full: bool = False, console: Console | None = None) -> None:
-    """Print ``plan`` for people; lists are cut after ``ROWS`` lines unless ``full``."""
-    _Summary(request, plan, console or open_console(), None if full else ROWS).show()
+WITHIN = {
+    "presolve": "until their first word",
+    "first": "until their first solution",
+    "best": "until their best solution",
+    "proof": "until their proof",
+}
+"""Times that lie within phases: sums over the solver's questions."""
+
+TOTALS = ("decide", "first-plan")
+
+
+def print_summary(
+    request: Request,
+    plan: Plan,
+    *,
+    full: bool = False,
+    verbose: bool = False,
+    timing: bool = False,
+    console: Console | None = None,
+) -> None:
+    """Print ``plan`` for people; lists are cut after ``ROWS`` lines unless ``full``.
+
+    ``verbose``: with the methods of proofs; ``timing``: with the time of each phase.
+    """
+    summary = _Summary(request, plan, console or open_console(), None if full else ROWS, verbose=verbose)
+    summary.show()
+    if timing:
+        summary.show_timing()
 
 
 class _Summary:
     """The sections of a summary, each printed only where there is something to say."""
 
-    def __init__(self, request: Request, plan: Plan, console: Console, rows: int | None) -> None:
+    def __init__(self, request: Request, plan: Plan, console: Console, rows: int | None, *, verbose: bool) -> None:
+        self._verbose = verbose
+        self._names = names_of(request.loaded.snapshot.gangs)
         self._request = request
         self._snapshot = request.loaded.snapshot
         self._plan = plan
@@ -66,19 +94,16 @@ class _Summary:
         self._evictions()
         self._pending()
         self._stages()
-        self._timing()
 
     def _head(self) -> None:
         plan, model = self._plan, self._request.model
         line(self._console, describe(self._snapshot, self._request.instance.name), "bold")
         actions = ", ".join(action.value for action in model.actions)
         source = f" (from {self._request.actions_from})" if self._request.actions_from else ""
-        line(
-            self._console,
-            f"model {model.name}, budget {self._request.budget_s:g} s, seed {plan.seed}; {actions}{source}",
-        )
+        took = f"decided in {plan.timing_s['decide']:.2f} s of " if "decide" in plan.timing_s else "budget "
+        line(self._console, f"model {model.name}, {took}{self._request.budget_s:g} s; {actions}{source}")
         line(self._console, outcome(plan))
-        line(self._console, f"source: {SOURCES[plan.source]}")
+        line(self._console, SOURCES[plan.source])
         for note in plan.notes:
             line(self._console, f"note: {note}", "yellow")
 
@@ -88,7 +113,7 @@ class _Summary:
             return
         heading(self._console, "Notices of the import", counted(len(notices), "notice"))
         for notice in self._cut(notices):
-            line(self._console, f"  {notice.kind}: {notice.object}: {notice.text}", "yellow")
+            line(self._console, f"  {notice.kind}: {self._shortened(notice.object)}: {notice.text}", "yellow")
         self._rest([[notice] for notice in notices], "notice")
 
     def _binds(self) -> None:
@@ -115,13 +140,13 @@ class _Summary:
         if not moves:
             return
         heading(self._console, "Moves", counted(len(moves), "pod"))
-        groups = self._by_subject(moves, lambda move: "" if self._is_long(moves) else helped(move.helps))
+        groups = self._by_subject(moves, lambda move: "" if self._is_long(moves) else helped(move.helps, self._names))
         rows = [
             (
                 who,
                 str(len(identical)),
                 arrows([(m.source, landing(m)) for m in identical]),
-                all_helped(m.helps for m in identical),
+                all_helped((m.helps for m in identical), self._names),
             )
             for (who, _), identical in self._cut(groups.items())
         ]
@@ -134,14 +159,14 @@ class _Summary:
             return
         heading(self._console, "Evictions", counted(len(evictions), "pod"))
         long = self._is_long(evictions)
-        groups = self._by_subject(evictions, lambda e: (e.reason, "" if long else helped(e.helps)))
+        groups = self._by_subject(evictions, lambda e: (e.reason, "" if long else helped(e.helps, self._names)))
         rows = [
             (
                 who,
                 str(len(identical)),
                 nodes_of([e.node for e in identical]),
                 reason,
-                all_helped(e.helps for e in identical),
+                all_helped((e.helps for e in identical), self._names),
             )
             for (who, (reason, _)), identical in self._cut(groups.items())
         ]
@@ -159,7 +184,7 @@ class _Summary:
         for entry in entries:
             groups[self._queues.get(entry.gang, "") if by_queue else entry.gang, key(entry)].append(entry)
         if not by_queue:
-            return groups
+            return {(self._names.get(gang, gang), rest): found for (gang, rest), found in groups.items()}
         return {
             (f"{counted(len({entry.gang for entry in identical}), 'gang')} of {queue}", rest): identical
             for (queue, rest), identical in groups.items()
@@ -172,7 +197,8 @@ class _Summary:
         heading(self._console, "Pending", counted(len(self._plan.pending), "gang"))
         shown = groups if self._rows is None else groups[:PENDING_GROUPS]
         for gangs in shown:
-            for text in pending_lines(gangs, None if self._rows is None else BLOCKERS):
+            blockers = None if self._rows is None else BLOCKERS
+            for text in pending_lines(gangs, self._names, blockers=blockers, verbose=self._verbose):
                 line(self._console, text)
         hidden = groups[len(shown) :]
         if hidden:
@@ -183,19 +209,39 @@ class _Summary:
     def _stages(self) -> None:
         if not self._plan.stages:
             return
-        heading(self._console, "Objective", "smaller is better")
-        rows = [
-            (stage.name, f"{stage.value:g}", f"{stage.bound:g}", gap(stage), yes_no(stage.optimal))
-            for stage in self._plan.stages
-        ]
-        self._console.print(table(("stage", "value", "bound", "gap", "optimal"), rows, right=("value", "bound", "gap")))
+        heading(self._console, "Objective", "smaller is better; gap: how far the value can be from the best")
+        rows = [(stage.name, f"{stage.value:g}", *bound_words(stage)) for stage in self._plan.stages]
+        self._console.print(table(("stage", "value", "bound", "gap"), rows, right=("value", "bound", "gap")))
+        if any(not is_claimed(stage) for stage in self._plan.stages):
+            line(self._console, f"-: no bound is claimed: {self._why_unclaimed()}", "dim")
 
-    def _timing(self) -> None:
-        if not self._plan.timing_s:
+    def _why_unclaimed(self) -> str:
+        if self._plan.unclaimed:
+            return self._plan.unclaimed
+        search = self._request.model.search
+        return "none was found in the time and for the size" if search.enabled else "this model searches for none"
+
+    def show_timing(self) -> None:
+        """The phases, which add up, then what the solver's questions took within them."""
+        timing_s = self._plan.timing_s
+        if not timing_s:
             return
-        heading(self._console, "Time")
-        rows = [(phase, f"{seconds * 1000:,.1f} ms") for phase, seconds in self._plan.timing_s.items()]
-        self._console.print(table(("phase", "time"), rows, right=("time",)))
+        phases = [(phase, taken_s) for phase, taken_s in timing_s.items() if phase not in (*WITHIN, *TOTALS)]
+        decide_s = timing_s.get("decide", sum(taken_s for _, taken_s in phases))
+        rest_s = max(0.0, decide_s - sum(taken_s for _, taken_s in phases))
+        rows = [*phases, ("the rest", rest_s), ("together", decide_s)]
+        heading(self._console, "Time", "by phase")
+        self._console.print(table(("phase", "time"), [(name, _ms(s)) for name, s in rows], right=("time",)))
+        within = ", ".join(f"{WITHIN[name]} {_ms(timing_s[name])}" for name in WITHIN if name in timing_s)
+        if within:
+            line(self._console, f"Of these, sums over the solver's questions: {within}")
+        if "first-plan" in timing_s:
+            line(self._console, f"The first plan that the checker passed was there after {_ms(timing_s['first-plan'])}")
+
+    def _shortened(self, text: str) -> str:
+        """``gang ns/name`` with the gang's name for people."""
+        kind, blank, key = text.rpartition(" ")
+        return f"{kind}{blank}{self._names.get(key, key)}"
 
     def _limit(self, count: int) -> int:
         return count if self._rows is None else min(self._rows, count)
@@ -211,3 +257,7 @@ class _Summary:
         if hidden:
             lines = counted(len(hidden), "more line")
             line(self._console, f"  ... and {lines} ({counted(sum(hidden), noun)}); --full shows all", "dim")
+
+
+def _ms(seconds: float) -> str:
+    return f"{seconds * 1000:,.1f} ms"

@@ -10,8 +10,7 @@ from kai_solver.cli.exits import Exit, guarded
 from kai_solver.cli.options import AsJson, InputLimit, Instance, Output, PlanOf, Quiet
 
 if TYPE_CHECKING:
-    from rich.table import Table
-
+    from kai_solver.cli.console import Grid
     from kai_solver.domain import Snapshot
     from kai_solver.explain import DomainLine
 
@@ -104,7 +103,7 @@ def _print(snapshot: "Snapshot", lines: "Sequence[DomainLine]", *, quiet: bool) 
             )
 
 
-def _table(lines: "Sequence[DomainLine]") -> "Table":
+def _table(lines: "Sequence[DomainLine]") -> "Grid":
     from kai_solver.cli.console import table
 
     rows = [

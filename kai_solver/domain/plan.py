@@ -256,6 +256,8 @@ class Plan:
         best solution, its proof.
     notes
         What the engine wants people to know (solver crashed, budget ended, ...).
+    unclaimed
+        Why no bounds are claimed of what is evicted, although they were searched; else empty.
     """
 
     binds: tuple[Bind, ...] = ()
@@ -271,3 +273,4 @@ class Plan:
     seed: int = 0
     versions: dict[str, str] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
+    unclaimed: str = ""

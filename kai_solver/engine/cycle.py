@@ -599,6 +599,7 @@ class _Run:
             seed=self.seed,
             versions=self._versions(),
             notes=tuple(notes_of(decided)),
+            unclaimed=decided.refined.unclaimed if decided.refined is not None else "",
         )
 
     def _versions(self) -> dict[str, str]:

@@ -5,16 +5,18 @@ from kai_solver.explain.comparison import Difference, PlanFigures, differences, 
 from kai_solver.explain.cures import Cure, cures
 from kai_solver.explain.domain_lines import DomainLine, domain_lines
 from kai_solver.explain.easing import eased
+from kai_solver.explain.effects import Effect
 from kai_solver.explain.explain import Explainer, explain_gang
 from kai_solver.explain.explanation import Explanation, NodeReason, PodFit, QueueLine
 from kai_solver.explain.gpu_boards import GpuBoard, GpuBoards, Holder
-from kai_solver.explain.names import find_gang, short_name
+from kai_solver.explain.names import find_gang
 from kai_solver.explain.queue_lines import fair_share_lines, queue_line
 
 __all__ = [
     "Cure",
     "Difference",
     "DomainLine",
+    "Effect",
     "Explainer",
     "Explanation",
     "GpuBoard",
@@ -34,5 +36,4 @@ __all__ = [
     "find_gang",
     "plan_figures",
     "queue_line",
-    "short_name",
 ]

@@ -62,6 +62,17 @@ def room(after: Problem, shape: Shape, node: int) -> int:
     return most
 
 
+def room_when_empty(after: Problem, shape: Shape, node: int) -> int:
+    """Pods of the shape that the node could take if nothing ran on it, for its capacity."""
+    slots = [int(after.capacity[r, node] // amount) for r, amount in enumerate(shape.request) if r != GPU and amount]
+    if shape.gpu.devices:
+        parts = max(shape.gpu.parts_on(after.nodes[node].gpu_memory_mib), 1)
+        gpus = int(after.gpus[node])
+        fits = parts <= WHOLE and gpus >= shape.gpu.devices
+        slots.append(gpus * (WHOLE // parts) // shape.gpu.devices if fits else 0)
+    return max(0, min(slots, default=0))
+
+
 def _device_slots(after: Problem, gpu: GpuRequest, node: int) -> int:
     """Pods that the node's devices can take; 1 for a pod without GPUs.
 
@@ -112,4 +123,4 @@ def request_words(after: Problem, shape: Shape) -> str:
         parts.append(f"{gpu.milli / MILLI:g} of a GPU on {gpu.devices} device(s)")
     named = after.snapshot.schema.mapping(shape.request)
     parts += [format_amount(name, amount) for name, amount in named.items() if name != "pods"]
-    return ", ".join(parts) or "nothing"
+    return ", ".join(parts) or "any size"

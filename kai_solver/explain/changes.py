@@ -22,7 +22,8 @@ def needed_changes(
     found += _outside(gang, pending)
     if shape is not None:
         found += _queue_changes(chain, next_charge(after, shape), gang.preemptible)
-    found += _node_changes(fits)
+    if not _is_about_queues(pending):
+        found += _node_changes(fits)
     found += _rule_changes(pending, alone=not found)
     return tuple(dict.fromkeys(found))
 
@@ -79,9 +80,25 @@ def _raise_text(what: str, line: QueueLine, have: int, used: int, resource: str,
     )
 
 
+def _is_about_queues(pending: Pending) -> bool:
+    """Whether it is proven that limits and quotas of queues block, and nothing else: free room would not help."""
+    blocking = pending.proof.blocking
+    is_proven = pending.proof.state == "proven" and pending.proof.minimal
+    return is_proven and bool(blocking) and all(blocker.kind in ("queue-limit", "queue-quota") for blocker in blocking)
+
+
 def _node_changes(fits: Sequence[PodFit]) -> Iterator[str]:
     for fit in fits:
         if fit.room >= fit.required:
+            continue
+        if fit.beyond:
+            yield f"No node has more than {fit.beyond}: ask for no more than that in a pod, or add larger nodes"
+            continue
+        if 0 < fit.at_most < fit.required:
+            yield (
+                f"The nodes hold at most {fit.at_most} pods of {fit.request} if nothing else runs, and {fit.required} "
+                "are needed: ask for fewer or smaller pods, or add nodes"
+            )
             continue
         nearest = f"; nearest: {fit.nearest}" if fit.nearest else ""
         if not fit.fitting_nodes and not fit.nearest:

@@ -120,7 +120,7 @@ _TEXTS = {
 }
 _RULES = {
     "priority": "the highest priority in its queue",
-    "preemptibility": "everybody else preemptible",
+    "preemptibility": "all other work preemptible",
     "consolidation": "itself preemptible",
     "minruntime": "no minimum run times",
     "node-rules": "no selectors, affinity, taints or cordons in its way",

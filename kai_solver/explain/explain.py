@@ -1,10 +1,12 @@
 """Why a gang waits, or what a plan does to it."""
 
 from kai_solver.domain import Gang, Plan, Snapshot
+from kai_solver.domain.names import names_of
 from kai_solver.explain.aftermath import carried_out
 from kai_solver.explain.changes import needed_changes
 from kai_solver.explain.cures import Replan, cures
 from kai_solver.explain.domain_fit import placed_fits, waiting_fits
+from kai_solver.explain.effects import effects_of
 from kai_solver.explain.explanation import Explanation, GangState
 from kai_solver.explain.fit_texts import kai_text, kubernetes_text
 from kai_solver.explain.gpu_boards import GpuBoards
@@ -41,6 +43,7 @@ class Explainer:
         self._before = build_problem(snapshot)
         self._after = build_problem(carried_out(snapshot, plan))
         self._fit = NodeFit(self._after)
+        self._names = names_of(snapshot.gangs)
         self._boards = GpuBoards(snapshot, plan)
         self._shapes = {shape.gang.key: shape for shape in self._after.gangs}
 
@@ -53,13 +56,14 @@ class Explainer:
         gang = find_gang(self.snapshot, name)
         entry = next((entry for entry in self.plan.pending if entry.gang == gang.key), None)
         events = tuple(events_of(self.snapshot, self.plan, gang))
+        effects = effects_of(self.plan, gang.key, self._names)
         chain = chain_lines(self._before, self._after, gang.queue)
         if entry is None:
             placed = self._shapes.get(gang.key)
             lies = tuple(placed_fits(self._after, placed)) if placed else ()
             link = link_fit(self._boards, self._after, placed) if placed else None
             subject = gang.key, self._state(gang), gang.queue, gang.queue_source
-            return Explanation(*subject, queues=chain, domains=lies, link=link, events=events)
+            return Explanation(*subject, queues=chain, domains=lies, link=link, events=events, effects=effects)
         shape = self._shapes.get(gang.key)
         blocking = entry.proof.blocking
         tried = cures(self.snapshot, gang.key, blocking, self._replan) if self._replan is not None else ()
@@ -80,6 +84,7 @@ class Explainer:
             kai=kai_text(fits),
             kubernetes=kubernetes_text(fits),
             events=events,
+            effects=effects,
             condition=scheduling_condition(gang, entry, self.snapshot.policy.gpu_resources[0]),
         )
 

@@ -6,6 +6,7 @@ from typing import Any, Literal
 
 from kai_solver.domain import Knowing, Proof, QueueVector
 from kai_solver.explain.cures import Cure
+from kai_solver.explain.effects import Effect
 from kai_solver.reasons.events import Event
 from kai_solver.units import QUEUE_RESOURCES
 
@@ -83,6 +84,10 @@ class PodFit:
         How many would fit beside all that the plan places; fewer than ``required`` when that is what blocks.
     nearest
         The admissible node that is least short, in words; empty when none is admissible or one fits.
+    at_most
+        How many the admissible nodes could hold if nothing else ran, by their capacity.
+    beyond
+        The most that a node has of what one pod asks more of (``8 GPUs``); empty where a node has enough.
     """
 
     pods: tuple[str, ...]
@@ -94,6 +99,8 @@ class PodFit:
     fitting_nodes: int
     reasons: tuple[NodeReason, ...] = ()
     nearest: str = ""
+    at_most: int = 0
+    beyond: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -208,6 +215,8 @@ class Explanation:
         The message as KAI and as Kubernetes would write it.
     events
         What the plan says to it and its pods, in KAI's words.
+    effects
+        What the plan does to its pods, and to those of others for it.
     condition
         What its PodGroup's ``status.schedulingConditions`` says; None where it says nothing.
     """
@@ -228,6 +237,7 @@ class Explanation:
     kai: str = ""
     kubernetes: str = ""
     events: tuple[Event, ...] = ()
+    effects: tuple[Effect, ...] = ()
     condition: dict[str, Any] | None = None
 
     def document(self) -> dict[str, Any]:
@@ -249,5 +259,6 @@ class Explanation:
             "kai": self.kai,
             "kubernetes": self.kubernetes,
             "events": [event.document() for event in self.events],
+            "effects": [asdict(effect) for effect in self.effects],
             "condition": self.condition,
         }

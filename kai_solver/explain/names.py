@@ -1,23 +1,15 @@
 """The gang that people mean: by its name, a pod's, its workload's, or the beginning of one of them."""
 
-import re
 from collections.abc import Callable, Iterator
 from difflib import get_close_matches
 
 from kai_solver.domain import Gang, Snapshot
+from kai_solver.domain.names import short_name
 from kai_solver.errors import InputError
 
-_MADE_NAME = re.compile(r"^pg-(.+)-[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}$")
 _LISTED = 5
 _LONGEST = 253
 """Characters of a name of Kubernetes; nothing is like a longer one."""
-
-
-def short_name(gang: str) -> str:
-    """The name, or the key, of a gang without what KAI's pod grouper adds: ``ns/pg-train-<uid>`` is ``ns/train``."""
-    namespace, slash, name = gang.rpartition("/")
-    made = _MADE_NAME.match(name)
-    return f"{namespace}{slash}{made.group(1)}" if made else gang
 
 
 def find_gang(snapshot: Snapshot, name: str) -> Gang:

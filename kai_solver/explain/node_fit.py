@@ -3,9 +3,11 @@
 from collections import Counter
 from dataclasses import dataclass
 
-from kai_solver.explain.capacity_fit import Lack, lacks, request_words, room, shortage
+from kai_solver.explain.capacity_fit import Lack, lacks, request_words, room, room_when_empty, shortage
 from kai_solver.explain.explanation import NodeReason, PodFit
 from kai_solver.problem import GangShape, Problem, Shape
+from kai_solver.reasons.node_reasons import beyond_every_node
+from kai_solver.units import format_amount
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,6 +18,8 @@ class ShapeFit:
     room: int
     fitting_nodes: int
     nearest: str
+    at_most: int
+    beyond: str
 
 
 class NodeFit:
@@ -53,11 +57,13 @@ class NodeFit:
             fitting_nodes=fit.fitting_nodes,
             reasons=fit.reasons,
             nearest=fit.nearest if fit.room < required else "",
+            at_most=fit.at_most,
+            beyond=fit.beyond,
         )
 
     def _shape(self, shape: Shape, pod: int) -> ShapeFit:
         counts: Counter[Lack] = Counter()
-        places = fitting = 0
+        places = fitting = at_most = 0
         shortages = []
         others: dict[int, str] = {}
         for rule in reversed(self._after.rules):
@@ -66,6 +72,7 @@ class NodeFit:
             refusal = self._after.predicates.reason(shape.constraints, node) or others.get(node, "")
             found = [(refusal, refusal)] if refusal else lacks(self._after, shape, node)
             counts.update(found)
+            at_most += 0 if refusal else room_when_empty(self._after, shape, node)
             if not found:
                 fitting += 1
                 places += room(self._after, shape, node)
@@ -74,7 +81,9 @@ class NodeFit:
         reasons = tuple(
             NodeReason(n, kai, kubernetes) for (kai, kubernetes), n in sorted(counts.items(), key=_by_count)
         )
-        return ShapeFit(reasons, places, fitting, min(shortages)[1] if shortages else "")
+        lacking = beyond_every_node(self._after, shape)
+        beyond = format_amount(lacking[0], lacking[2]) if lacking is not None else ""
+        return ShapeFit(reasons, places, fitting, min(shortages)[1] if shortages else "", at_most, beyond)
 
 
 def required_pods(gang: GangShape) -> tuple[int, ...]:

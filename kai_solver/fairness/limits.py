@@ -131,6 +131,6 @@ def _first_excess(
 def cap_blocker(kind: str, name: str, resource: int, request: Amounts, caps: Amounts, held: Amounts) -> Blocker:
     """What blocks where ``held`` and ``request`` together exceed ``caps`` of the queue ``name``."""
     label = QUEUE_RESOURCES[resource]
-    have = f"{format_amount(label, caps[resource])}, of which {format_amount(label, held[resource])} in use"
+    have = f"{format_amount(label, caps[resource])}, with {format_amount(label, held[resource])} in use"
     short = held[resource] + request[resource] - caps[resource]
     return Blocker(kind, name, format_amount(label, request[resource]), have, resource=label, short=short)

@@ -227,6 +227,7 @@ class PlanDoc(_Part):
     seed: int = 0
     versions: dict[str, str] = Field(default_factory=dict)
     notes: tuple[str, ...] = ()
+    unclaimed: str = ""
 
 
 def plan_schema() -> dict[str, Any]:
@@ -253,7 +254,7 @@ def plan_to_document(plan: Plan) -> dict[str, Any]:
         "seed": plan.seed,
         "versions": dict(plan.versions),
         "notes": list(plan.notes),
-    }
+    } | ({"unclaimed": plan.unclaimed} if plan.unclaimed else {})
 
 
 def plan_from_document(document: Any, file: str = "") -> Plan:
@@ -282,6 +283,7 @@ def plan_from_document(document: Any, file: str = "") -> Plan:
         seed=doc.seed,
         versions=doc.versions,
         notes=doc.notes,
+        unclaimed=doc.unclaimed,
     )
 
 

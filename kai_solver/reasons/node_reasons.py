@@ -202,18 +202,18 @@ def beyond_largest(problem: Problem, shape: Shape, pod: str) -> str:
     )
 
 
-def short_of_largest(problem: Problem, shape: Shape) -> tuple[str, int]:
-    """The first resource of which no node has enough for one pod, and how much more one would have to have."""
+def beyond_every_node(problem: Problem, shape: Shape) -> tuple[str, int, int] | None:
+    """(name, what one pod asks for, the most that a node has) of the first resource of which no node has enough."""
     names, gpu = problem.snapshot.schema.names, shape.gpu
     if gpu.devices and not gpu.memory_mib:
-        short = gpu.devices * gpu.milli - int(problem.gpus.max(initial=0)) * MILLI
-        if short > 0:
-            return names[GPU], short
+        asked, most = gpu.devices * gpu.milli, int(problem.gpus.max(initial=0)) * MILLI
+        if asked > most:
+            return names[GPU], asked, most
     for resource, amount in enumerate(shape.request):
-        short = amount - int(problem.capacity[resource].max(initial=0))
-        if resource != GPU and short > 0:
-            return names[resource], short
-    return "", 0
+        most = int(problem.capacity[resource].max(initial=0))
+        if resource != GPU and amount > most:
+            return names[resource], amount, most
+    return None
 
 
 def not_met(pod: str, predicate: str, text: str) -> str:

@@ -176,17 +176,17 @@ def _beside(actions: Mapping[Action, Refusal]) -> Literal["earlier", "plan"]:
 def blocking_set(refusals: Iterable[Refusal]) -> tuple[tuple[Blocker, ...], bool]:
     """What blocks a gang in all actions together, and whether nothing of it can be left out.
 
-    What no empty cluster could serve needs no more words. Else every action has its set; an element that several sets
-    have is one, with the least amount that helps.
+    What no node, or no empty cluster, could serve needs no more words. Else every action has its set; an element that
+    several sets have is one, with the least amount that helps.
     """
     every = list(refusals)
+    size = next((refusal.proof.blocking for refusal in every if refusal.proof.method == "size"), ())
+    if size:
+        return size, True
     for refusal in every:
         ever = refusal.evidence.blocking_ever() if refusal.evidence is not None else ()
         if ever:
             return ever, True
-    size = next((refusal.proof.blocking for refusal in every if refusal.proof.method == "size"), ())
-    if size:
-        return size, True
     merged: dict[tuple[str, str, str, str], Blocker] = {}
     minimal = True
     for refusal in every:

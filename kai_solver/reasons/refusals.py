@@ -26,7 +26,7 @@ from kai_solver.planstate.state import State
 from kai_solver.problem import GangShape, Leaf, Problem, TreeNode
 from kai_solver.problem.charges import Charge
 from kai_solver.reasons.attempt import attempt, constraint_of
-from kai_solver.reasons.node_reasons import beyond_largest, short_of_largest
+from kai_solver.reasons.node_reasons import beyond_every_node, beyond_largest
 from kai_solver.topology import DomainTree
 from kai_solver.units import GPU, format_amount, go_duration, rfc3339
 
@@ -180,9 +180,13 @@ class LargestNode:
         text = self._text(shapes[unit.pods[position]]).replace("{pod}", name)
         line = f"Resources were not found for pod {name} due to: {text}"
         error = FitError(Reason.POD_SCHEDULING_ERRORS.value, (line,))
-        head, _, most = text.partition(". ")
-        resource, short = short_of_largest(self._problem, self._problem.shapes.shapes[shapes[unit.pods[position]]])
-        need, have = head.partition(" requires ")[2], most[0].lower() + most[1:]
+        head, _, topped = text.partition(". ")
+        need, have, resource, short = head.partition(" requires ")[2], topped[0].lower() + topped[1:], "", 0
+        beyond = beyond_every_node(self._problem, self._problem.shapes.shapes[shapes[unit.pods[position]]])
+        if beyond is not None:
+            resource, asked, most = beyond
+            need, have = f"{format_amount(resource, asked)} on one node", f"at most {format_amount(resource, most)}"
+            short = asked - most
         blocker = Blocker("rule", "largest node", need, have, resource=resource, short=short)
         return proven(Reason.NOT_ENOUGH_RESOURCES, line, "size", blocker, fit_errors=(error,))
 

@@ -36,6 +36,7 @@ WHOLE = 4_000
 With 1,000 and 2,000 loaded nodes (about 5,800 and 11,500) it proved no stage within 40 s and bettered no plan of six;
 with 500 nodes (2,900) it proves all stages but the last (2026-11-23).
 """
+LOOSE = "elastic gangs could give up other pods, or fewer, than the search lets them"
 PARTED_FROM = 1_000
 """Variables (about) from which parts that share nothing are solved apart; a smaller problem takes milliseconds."""
 
@@ -46,6 +47,7 @@ class Refined:
 
     ``leaving``: units that would leave if nodes did not count; None where that is not known.
     ``is_least``: the plan is the least disruptive of the model, whatever may be said of its bounds.
+    ``unclaimed``: why bounds of what is evicted are not claimed; empty where they are.
     """
 
     stages: tuple[Stage, ...]
@@ -53,6 +55,7 @@ class Refined:
     notes: tuple[str, ...] = ()
     leaving: frozenset[int] | None = None
     is_least: bool = False
+    unclaimed: str = ""
 
 
 @dataclass(slots=True)
@@ -129,7 +132,9 @@ class StageOptimizer:
         reported = _added(parts, [part.reported(certain=certain) for part in parts], bounds) if parts else ()
         is_least = bool(parts) and not is_partial and all(part.is_least for part in parts)
         leaving = choice.leaving if choice is not None else None
-        return Refined(() if is_partial else reported, improved or is_better, notes, leaving, is_least)
+        return Refined(
+            () if is_partial else reported, improved or is_better, notes, leaving, is_least, "" if certain else LOOSE
+        )
 
     def _has_time_for(self, variables: int) -> bool:
         """Whether the whole model can be built in the time that is left."""

@@ -112,4 +112,4 @@ def format_amount(resource: str, amount: int) -> str:
         return f"{amount / 1000:g} CPU core" + ("s" if amount != 1000 else "")
     if resource == "memory":
         return f"{amount / 1e9:.4g} GB"
-    return f"{amount} {resource}"
+    return "1 pod" if (amount, resource) == (1, "pods") else f"{amount} {resource}"

@@ -89,14 +89,16 @@ def test_one_shape(gpus: Sequence[int], pods: Sequence[Pod], kind: str | None) -
 
 
 def test_a_blocker_says_what_is_needed_and_what_there_is() -> None:
-    assert judged(a_problem([2, 1], many(2, GpuRequest(2)))) == Blocker("resource", "2 GPUs", "2 pods", "room for 1")
+    assert judged(a_problem([2, 1], many(2, GpuRequest(2)))) == Blocker(
+        "resource", "2 GPUs", "2 pods of 2 GPUs", "room for 1"
+    )
 
 
 def test_one_domain_must_hold_all() -> None:
     problem = a_problem([1, 1, 1, 1], many(3, GpuRequest(1)))
     assert judged(problem) is None
     found = judged(problem, domains=[[0, 1], [2, 3]])
-    assert found == Blocker("domain", "1 GPU", "3 pods", "room for 2")
+    assert found == Blocker("domain", "one domain", "3 pods of 1 GPU in one domain", "room for 2")
     assert judged(problem, domains=[[0, 1, 2], [3]]) is None
     assert judged(problem, domains=[]) is not None
 
@@ -105,7 +107,9 @@ def test_slots_of_one_size_serve_the_larger_ones_too() -> None:
     """Two pods of two and one of three, on nodes of three and three: each fits alone, together they lack a slot."""
     pods = [a_pod(0, GpuRequest(2)), a_pod(1, GpuRequest(2)), a_pod(2, GpuRequest(3))]
     found = judged(a_problem([3, 3], pods))
-    assert found == Blocker("resource", "slots of 2 GPUs on one node", "3", "2")
+    assert found == Blocker(
+        "resource", "gpu", "3 sets of 2 GPUs, each on one node", "2 sets of 2 GPUs, each on one node"
+    )
     assert judged(a_problem([3, 3, 2], pods)) is None
 
 

@@ -38,7 +38,7 @@ def test_models_are_compared_in_numbers_and_gang_by_gang(plans: tuple[Result, Pa
 
 def test_what_is_pending_has_its_reason(plans: tuple[Result, Path]) -> None:
     text = " ".join(plans[0].output.split())
-    assert "default/flagship (proven): resource gpu: needs 14 pods of 8 GPUs" in text
+    assert "default/flagship (proven): it needs 14 pods of 8 GPUs" in text
 
 
 def test_the_plans_are_written(plans: tuple[Result, Path]) -> None:

@@ -1,14 +1,16 @@
 """Plans in words: grouping, cutting, and the live line."""
 
 import io
+import math
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from rich.console import Console
 
+from kai_solver.cli.console import open_console
 from kai_solver.cli.inputs import Request, parse_actions, parse_budget_s
-from kai_solver.cli.phrases import arrows, gap, nodes_of, outcome, pending_lines, places, same_cause
+from kai_solver.cli.phrases import arrows, bound_words, nodes_of, outcome, pending_lines, places, same_cause
 from kai_solver.cli.progress import ProgressLine, words
 from kai_solver.cli.summary import print_summary
 from kai_solver.domain import (
@@ -36,12 +38,12 @@ from kai_solver.instances_io.importers import Loaded
 from kai_solver.units import ResourceSchema
 
 
-def summary(plan: Plan, *, full: bool = False, notices: tuple[Notice, ...] = ()) -> str:
+def summary(plan: Plan, *, full: bool = False, timing: bool = False, notices: tuple[Notice, ...] = ()) -> str:
     gangs = tuple(Gang("ns", f"g{i:03}", "queue-a" if i % 2 else "queue-b", flat_gang(1)) for i in range(100))
     snapshot = Snapshot(0.0, ResourceSchema(), (), (), gangs, notices=notices)
     request = Request(Path("dir/cluster.yaml"), Loaded(snapshot, "native"), SolverModel("m"), 2.0)
     console = Console(file=io.StringIO(), width=400, markup=False, highlight=False)
-    print_summary(request, plan, full=full, console=console)
+    print_summary(request, plan, full=full, timing=timing, console=console)
     assert isinstance(console.file, io.StringIO)
     return console.file.getvalue()
 
@@ -90,9 +92,9 @@ def test_gangs_that_wait_alike_are_one_group_and_the_largest_is_first() -> None:
 
 def test_blockers_are_cut_with_a_count() -> None:
     blocking = tuple(Blocker("resource", f"r{i}", "2", "1") for i in range(5))
-    lines = pending_lines([waits("a", *blocking)], 3)
-    assert lines[-2:] == ["      blocked by resource r2: needs 2, has 1", "      ... and 2 more blockers"]
-    assert len(pending_lines([waits("a", *blocking)], None)) == len(lines) + 1
+    lines = pending_lines([waits("a", *blocking)], {}, blockers=3)
+    assert lines[-2:] == ["      - and 2 more", "      gang a lacks GPUs"]
+    assert len(pending_lines([waits("a", *blocking)], {}, blockers=None)) == len(lines) + 1
 
 
 def test_what_is_proven_of_several_together_is_said_once_for_all() -> None:
@@ -100,7 +102,9 @@ def test_what_is_proven_of_several_together_is_said_once_for_all() -> None:
     pending = tuple(replace(waits(name), proof=proof) for name in "abc")
     text = summary(Plan(pending=(*pending, waits("d"))))
     assert "4 gangs pending, 1 of them proven, and at least 2 of the others have to wait" in text
-    assert text.count("Proven: of 3 workloads that wait, this one among them, at most 1 can run beside all that") == 1
+    assert (
+        text.count("Of 3 gangs that wait, these among them, at most 1 can run beside all that this plan admits.") == 1
+    )
 
 
 def test_many_causes_are_cut_with_counts() -> None:
@@ -112,9 +116,45 @@ def test_many_causes_are_cut_with_counts() -> None:
 def test_stages_times_notes_and_notices_are_shown() -> None:
     plan = Plan(stages=(Stage("moved-pods", 4, 3, False),), timing_s={"decide": 0.25}, notes=("the budget ended",))
     text = summary(plan, notices=(Notice("set-aside", "gang x", "unknown queue"),))
-    for expected in ("moved-pods      4      3  33.3%  no", "decide  250.0 ms", "note: the budget ended"):
+    for expected in ("moved-pods      4      3  33.3%", "decided in 0.25 s of 2 s", "note: the budget ended"):
         assert expected in text
     assert "set-aside: gang x: unknown queue" in text
+
+
+def test_phases_add_up_and_what_lies_within_them_stands_apart() -> None:
+    timing = {"build": 0.1, "stages": 0.3, "proof": 0.2, "decide": 0.5, "first-plan": 0.15}
+    text = summary(Plan(timing_s=timing), timing=True)
+    table = text.split("Time")[1].split("Of these")[0].splitlines()[2:]
+    times = {line.rsplit("  ", 1)[0].strip(): float(line.split()[-2]) for line in table if line}
+    assert sum(times.values()) == pytest.approx(2 * times["together"])
+    assert "until their proof 200.0 ms" in text
+    assert "Time" not in summary(Plan(timing_s=timing))
+
+
+def test_why_no_bound_is_claimed_is_said() -> None:
+    stages = (Stage("pending-gangs", 1, 1, True), Stage("evicted-pods", 2, 0, False))
+    text = summary(Plan(stages=stages, unclaimed="elastic gangs could give up other pods"))
+    assert "evicted-pods       2      -            -\n" in text
+    assert "-: no bound is claimed: elastic gangs could give up other pods" in text
+
+
+def test_names_are_short_and_lines_keep_the_width() -> None:
+    uid = "8056cd3e-9ed4-4ca5-a0c1-6b828b138534"
+    gangs = (Gang("team", f"pg-train-{uid}", "q", flat_gang(1)), Gang("team", "other", "q", flat_gang(1)))
+    snapshot = Snapshot(0.0, ResourceSchema(), (), (), gangs)
+    request = Request(Path("cluster.yaml"), Loaded(snapshot, "native"), SolverModel("m"), 2.0)
+    pending = Pending(gangs[0].key, Reason.NOT_ENOUGH_RESOURCES, "word " * 50, Proof("unknown"))
+    bind = Bind("team/other-0", "team/other", "a-node-with-a-name-that-is-long")
+    plan = Plan(pending=(pending,), binds=(bind,), notes=("note " * 30,))
+    for width in (60, 100):
+        console = open_console(io.StringIO())
+        console.width = width
+        print_summary(request, plan, console=console)
+        assert isinstance(console.file, io.StringIO)
+        lines = console.file.getvalue().splitlines()
+        assert max(map(len, lines)) <= width
+        assert [line for line in lines if line != line.rstrip()] == []
+        assert "  team/train: NotEnoughResources" in lines
 
 
 def test_a_gang_admitted_chunk_by_chunk_counts_once_a_rung() -> None:
@@ -136,20 +176,20 @@ def test_lists_of_nodes_and_moves_say_how_many_more() -> None:
 @pytest.mark.parametrize(
     ("value", "bound", "stake", "words"),
     [
-        (4, 4, 0, "0.0%"),
-        (4, 3, 0, "33.3%"),
-        (4, 0, 0, "no bound"),
-        (4, 0, 800, "50.0%"),
-        (4, 3, 800, "12.5%"),
-        (0, -4, 0, "100.0%"),
-        (-4, 4, 0, "no bound"),
-        (0, 0, 0, "0.0%"),
+        (4, 4, 0, "4 proven best"),
+        (4, 3, 0, "3 33.3%"),
+        (4, 0, 0, "- -"),
+        (4, 0, 800, "- -"),
+        (4, 3, 800, "3 12.5%"),
+        (0, -4, 0, "-4 100.0%"),
+        (0, -math.inf, 0, "- -"),
+        (0, 0, 0, "0 proven best"),
     ],
 )
-def test_gaps_are_parts_of_the_bound_or_of_a_hundredth_of_the_stake(
+def test_a_bound_that_says_nothing_is_not_claimed_and_a_gap_is_a_part_of_it(
     value: float, bound: float, stake: float, words: str
 ) -> None:
-    assert gap(Stage("s", value, bound, value == bound, stake)) == words
+    assert " ".join(bound_words(Stage("s", value, bound, value == bound, stake))) == words
 
 
 def test_the_live_line_shows_incumbent_bound_and_gap() -> None:

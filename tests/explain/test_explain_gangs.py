@@ -266,5 +266,5 @@ def test_what_a_pod_waits_for_outside_is_to_be_mended() -> None:
 def test_nodes_that_take_some_of_the_pods_are_not_said_to_admit_none() -> None:
     pods = [pod(f"j-{i}", GpuRequest(4)) for i in range(3)]
     (change,) = explain_gang(snapshot(gang("j", *pods)), waiting(), "ns/j").changes
-    assert change.startswith("Free room for 1 more pod of 4 GPUs")
+    assert change.startswith("The nodes hold at most 2 pods of 4 GPUs")
     assert "no node" not in change

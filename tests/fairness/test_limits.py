@@ -21,7 +21,7 @@ def test_an_amount_up_to_the_limit_is_allowed_and_one_more_is_not() -> None:
     blocker = over_limit(tree, held, 0, (0, 0, 2000))
     assert blocker is not None
     assert (blocker.kind, blocker.name, blocker.need) == ("queue-limit", "root", "2 GPUs")
-    assert blocker.have == "4 GPUs, of which 3 GPUs in use"
+    assert blocker.have == "4 GPUs, with 3 GPUs in use"
 
 
 def test_a_limit_that_is_already_broken_does_not_bind_other_resources() -> None:

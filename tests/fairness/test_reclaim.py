@@ -45,7 +45,7 @@ def test_a_queue_over_its_share_of_cpu_may_not_reclaim_gpus() -> None:
     right = ReclaimRight(pair(0, 0), share, share, held, 0, gpus(1))
     blocker = right.refusal([gpus(0)] * 2, preemptible=True)
     assert blocker is not None
-    assert blocker.have == "1 CPU core, of which 2 CPU cores in use"
+    assert blocker.have == "1 CPU core, with 2 CPU cores in use"
 
 
 def test_non_preemptible_work_reclaims_within_the_quota_of_every_ancestor_only() -> None:

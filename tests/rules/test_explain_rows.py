@@ -87,7 +87,7 @@ def test_what_no_empty_cluster_has_is_told_alone() -> None:
     (row,) = blocking(cluster(2, CONTIGUOUS, {"name": "failed", "allocatableGpus": 7}))
     assert row.have == f"none {EVER}; no row is known to be free; GPUs of node failed failed, and it is unknown which"
     (gpus,) = blocking(cluster(5, ALIGNED, {"name": "a", "gpus": 4, "held": (0,)}, {"name": "b", "gpus": 4}))
-    assert gpus.kind == "resource"
+    assert (gpus.kind, gpus.name) == ("rule", "largest node")
 
 
 @pytest.mark.parametrize("row", [CONTIGUOUS, ALIGNED])
