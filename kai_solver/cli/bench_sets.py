@@ -29,6 +29,7 @@ from kai_solver.lab.bench import (
     limits_table,
     link_spreads,
     measured,
+    peer_lines,
     plot_lines,
     promised_s,
     said,
@@ -104,8 +105,9 @@ def after(
     if before is not None:
         _print_changes(console, runs, before)
     if plot is not None:
-        lines = [fit for s in sets for slope in s.doc.slopes if (fit := fitted(slope, runs)) is not None]
-        plot_lines(lines, plot)
+        slopes = [(s, slope) for s in sets for slope in s.doc.slopes]
+        peers = {name: found for s, slope in slopes for name, found in peer_lines(slope, runs, s.doc.entries).items()}
+        plot_lines([fit for _, slope in slopes if (fit := fitted(slope, runs)) is not None], peers, plot)
     return not any(verdict.is_over for verdict in found) and not late(runs)
 
 

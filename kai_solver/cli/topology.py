@@ -58,11 +58,15 @@ def topology(
 
         return show_node(snapshot, node, named, plan, plot, as_json=as_json, output=output)
     _check_name(snapshot, named)
-    lines = domain_lines(_after(snapshot, plan), named)
+    after = _after(snapshot, plan)
+    lines = domain_lines(after, named)
     if plot is not None:
-        from kai_solver.explain.domain_plot import plot_domains
+        from kai_solver.explain.rack_boards import rack_boards
+        from kai_solver.explain.rack_plot import plot_racks
 
-        plot_domains(lines, plot)
+        when = f" after {plan.name}" if plan else ""
+        title = f"{snapshot.name or instance.name}{when}: GPUs by the queue that holds them"
+        plot_racks(rack_boards(after, named), _leaf_queues(snapshot), title, plot)
     members = {"domains": [line.document() for line in lines]}
     if deliver(document("topology", members), as_json=as_json, output=output):
         _print(snapshot, lines, quiet=quiet)
@@ -76,6 +80,11 @@ def _check_name(snapshot: "Snapshot", named: str) -> None:
     if named and named not in known:
         cure = f"It has {', '.join(sorted(known)) or 'none'}"
         raise InputError(f"the instance has no topology {named!r}", field="--topology", cure=cure)
+
+
+def _leaf_queues(snapshot: "Snapshot") -> list[str]:
+    above = {queue.parent for queue in snapshot.queues}
+    return [queue.name for queue in snapshot.queues if queue.name not in above]
 
 
 def _after(snapshot: "Snapshot", plan: Path | None) -> "Snapshot":

@@ -77,7 +77,11 @@ def domain_lines(snapshot: Snapshot, topology: str = "") -> tuple[DomainLine, ..
     problem = build_problem(snapshot)
     per_node = _PerNode(problem)
     names = [topology] if topology else sorted(problem.domains)
-    return tuple(line for name in names for line in _lines(problem.domains[name], per_node))
+    return tuple(
+        _line(tree, domain, per_node)
+        for tree in (problem.domains[name] for name in names)
+        for domain in inner_domains(tree)
+    )
 
 
 class _PerNode:
@@ -98,20 +102,21 @@ class _PerNode:
                 self.by_gang[node][problem.gangs[gang].gang.key] += len(devices) * parts
 
 
-def _lines(tree: DomainTree, per_node: _PerNode) -> Iterator[DomainLine]:
-    yield _line(tree, ROOT, per_node)
-    yield from _below(tree, ROOT, per_node)
+def inner_domains(tree: DomainTree) -> Iterator[Domain]:
+    """The whole tree, then every domain before those in it; without levels of single nodes."""
+    yield ROOT
+    yield from _below(tree, ROOT)
 
 
-def _below(tree: DomainTree, above: Domain, per_node: _PerNode) -> Iterator[DomainLine]:
+def _below(tree: DomainTree, above: Domain) -> Iterator[Domain]:
     level = above.level + 1
     if level == len(tree.names) or tree.topology.levels[level].node_label == HOST:
         return
     for position, parent in enumerate(tree.parents[level].tolist()):
         if parent == above.position:
             domain = Domain(level, position)
-            yield _line(tree, domain, per_node)
-            yield from _below(tree, domain, per_node)
+            yield domain
+            yield from _below(tree, domain)
 
 
 def _line(tree: DomainTree, domain: Domain, per_node: _PerNode) -> DomainLine:

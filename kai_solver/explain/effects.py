@@ -1,4 +1,4 @@
-"""What a plan does to the pods of a gang, and to pods of others for its sake."""
+"""What a plan does to the pods of a gang, and to pods of others for it."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass

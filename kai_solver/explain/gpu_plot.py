@@ -1,15 +1,16 @@
 """A drawing of a node's GPUs: a circle of them, lines as wide as links are fast, sets in the colours of their gangs."""
 
 from collections import Counter
+from collections.abc import Iterator
 from itertools import accumulate, combinations, islice, pairwise
-from math import cos, pi, sin
+from math import cos, hypot, pi, sin
 from pathlib import Path
 from textwrap import fill
 from typing import Any
 
-from kai_solver.explain.drawing import draw
 from kai_solver.explain.gpu_boards import CURE, GpuBoard, Holder, ranges
 from kai_solver.links import LinkGraph, choose, known_tables, mask_of
+from kai_solver.pictures import COLOURS, GREY, INK, Data, draw
 from kai_solver.units import MILLI
 
 MOST_LINES = 16
@@ -20,16 +21,16 @@ _FEW = 4
 _MOST_NAMED = 18
 """Pods in the legend."""
 _RADIUS, _SMALL, _OUTER = 0.085, 0.055, 0.06
-_LABEL_AT = 0.42
-"""Part of the way between two GPUs: in the middle of the picture many links cross."""
-_ROW = 0.0335
-"""Height of a line of the legend, as a part of the drawing's."""
-_NVLINK, _PCIE, _EDGE = "#7a828e", "#a3abb7", "#2b3038"
+_LABEL_FROM, _LABEL_TO, _TRIES = 0.16, 0.84, 35
+"""Where a label may stand between two GPUs; of so many places that with most room around it is taken."""
+_CIRCLE, _TOP, _WORDS, _LINE, _LETTERS = 5.6, 0.85, 4.1, 0.215, 46
+"""Inches: the circle, the heading, the words beside it, a line of them; letters in one."""
+_NVLINK, _MANY, _PCIE = "#7a828e", "#c3cad3", "#a3abb7"
+"""Colours of links; NVLink is paler where it joins more pairs than `_FULL`."""
+_FULL = 60
 _DASHES = {"PIX": "-", "PXB": "-.", "PHB": "-.", "NODE": "--", "SYS": ":"}
-_COLOURS = (
-    *("#3b6ea8", "#e07b39", "#4c9f70", "#b8434e", "#8a63b0", "#c9a227", "#3aa6b9", "#d46a9f", "#6b7f2a", "#8c5a3c"),
-    *("#8fb4dc", "#f3b58d", "#9bd1b2", "#e39aa1", "#c4aedd", "#e6d28a", "#97d4de", "#efb6d2", "#b7c77c", "#c9a48d"),
-)
+COLUMNS = ("gpu", "other_gpu", "link", "gb_per_s", "pods", "other_pods")
+_TITLE = 100
 
 Point = tuple[float, float]
 
@@ -42,14 +43,23 @@ def plot_gpus(board: GpuBoard, path: Path) -> None:
     InputError
         As `draw`.
     """
-    draw(path, (12.5, 7.8), lambda figure: _Drawing(board).fill(figure))
+    drawing = _Drawing(board)
+    draw(path, drawing.size, f"{board.node}: {drawing.sentence()}", drawing.fill, Data(COLUMNS, _rows(board)))
+
+
+def _rows(board: GpuBoard) -> Iterator[tuple[object, ...]]:
+    """A row for each pair of GPUs, with the pods on both."""
+    pods = [" ".join(h.pod for h in board.holders if gpu in h.gpus) for gpu in range(board.graph.gpus)]
+    for one, other in combinations(range(board.graph.gpus), 2):
+        kind, gb_s = _kind(board.graph, one, other) if board.graph.is_known else ("", "")
+        yield one, other, kind, gb_s, pods[one], pods[other]
 
 
 class _Drawing:
     def __init__(self, board: GpuBoard) -> None:
         self.board = board
         gangs = list(dict.fromkeys(_tenant(holder) for holder in board.holders))
-        self.colour = {gang: _COLOURS[at % len(_COLOURS)] for at, gang in enumerate(gangs)}
+        self.colour = {gang: COLOURS[at % len(COLOURS)] for at, gang in enumerate(gangs)}
         self.pairs = _pairs(board.graph)
         self.is_large = board.graph.gpus > MOST_LINES
         few = accumulate(self.pairs.values()) if self.is_large else ()
@@ -57,10 +67,34 @@ class _Drawing:
         self.drawn = set(islice(self.pairs, most))
         self.rings = {holder: self._ring(holder) for holder in board.holders}
 
+    @property
+    def size(self) -> tuple[float, float]:
+        """Inches, so that circle and words find room."""
+        lines = sum(len(self._label(holder).splitlines()) for holder in self.board.holders[:_MOST_NAMED])
+        words = _LINE * (len(self.pairs) * self.board.graph.is_known + lines + 6)
+        return _CIRCLE + _WORDS, _TOP + max(_CIRCLE, words) + 0.2 * len(self._remarks())
+
+    def sentence(self) -> str:
+        """What is to be seen: which GPUs are free, and the weakest link of those that are held."""
+        free = self.board.free
+        if free is None:
+            said = "Which GPUs are free is not known"
+        elif len(free) == 1:
+            said = f"GPU {free[0]} is free"
+        else:
+            said = f"GPUs {ranges(free)} are free" if free else "No GPU is free"
+        links = [(link.gb_s, holder) for holder in self.board.holders if (link := self.board.link(holder)) is not None]
+        if not links or not self.board.graph.is_known:
+            return said
+        slowest, holder = min(links, key=lambda one: one[0])
+        return f"{said}; the slowest links have {slowest} GB/s, in {_tenant(holder)}"
+
     def fill(self, figure: Any) -> None:
         """The graph on the left, what it means on the right, what is not known below."""
-        graph = self.board.graph
-        left, right = figure.subplots(1, 2, width_ratios=(7.4, 5.1))
+        graph, (width, height) = self.board.graph, self.size
+        figure.set_layout_engine("none")
+        left = figure.add_axes((0, (height - _TOP - _CIRCLE) / height, _CIRCLE / width, _CIRCLE / height))
+        right = figure.add_axes((_CIRCLE / width, 0, _WORDS / width, (height - _TOP) / height))
         for axes in (left, right):
             axes.set_axis_off()
         left.set_aspect("equal")
@@ -75,18 +109,21 @@ class _Drawing:
             left.text(0, 0, "links unknown:\nall pairs count as equal", ha="center", va="center", fontsize=12)
         for gpu, point in enumerate(points):
             self._gpu(left, gpu, point)
-        self._legends(right)
+        self._legends(right, height - _TOP)
         source = f", links as of {graph.name}" if graph.is_known else ""
-        figure.suptitle(f"{self.board.node}: {graph.gpus} GPUs{source}", fontsize=13)
-        if remarks := self._remarks():
-            figure.supxlabel(fill(remarks, 150), fontsize=8.5, color=_EDGE)
+        at = 0.2 / width
+        what = f"{self.board.node}: {graph.gpus} GPUs{source}. In colour: the best ring through the GPUs of a pod"
+        figure.text(at, 1 - 0.2 / height, what, fontsize=11, color=GREY, va="top")
+        figure.text(at, 1 - 0.45 / height, self.sentence()[:_TITLE], fontsize=13, fontweight="bold", va="top")
+        figure.text(at, 0.12 / height, "\n".join(self._remarks()), fontsize=9, va="bottom")
 
-    def _remarks(self) -> str:
+    def _remarks(self) -> list[str]:
+        """Lines below the drawing."""
         graph = self.board.graph
         found = list(graph.notices) if graph.is_known else [*graph.notices, CURE]
         if self.board.untold:
             found.append(f"Which GPUs are free is not known: {self.board.untold}")
-        return ". ".join(found)
+        return fill(". ".join(found), 125).splitlines()
 
     def _ring(self, holder: Holder) -> list[tuple[int, int]]:
         """Pairs of the best ring through the GPUs of a pod; none where there is none, or it is unknown."""
@@ -110,7 +147,11 @@ class _Drawing:
         """Line of a kind of link: wide where it is fast; NVLink darker, PCIe paths dashed the more the farther."""
         is_nvlink, most = kind.startswith("NV"), max(speed for _, speed in self.pairs)
         widest = 0.6 if len(self.pairs) == 1 else 3.4 if is_nvlink else 1.0
-        colour, dashes = (_NVLINK, "-") if is_nvlink else (_PCIE, _DASHES[kind])
+        colour, dashes = (
+            (_MANY if len(self.pairs) == 1 and self.pairs[kind, gb_s] > _FULL else _NVLINK, "-")
+            if is_nvlink
+            else (_PCIE, _DASHES[kind])
+        )
         return {"color": colour, "linestyle": dashes, "linewidth": 0.9 + widest * gb_s / most}
 
     def _set(self, axes: Any, points: list[Point], holder: Holder) -> None:
@@ -121,12 +162,22 @@ class _Drawing:
             _line(axes, points[one], points[other], color=colour, linestyle=dashes, linewidth=width, zorder=2)
         link = self.board.link(holder)
         if link is not None and link.gpus:
-            (x, y), (x2, y2) = points[link.gpus[0]], points[link.gpus[1]]
-            inward = 0.86 if self.is_large else 1.0
-            at = inward * (x + _LABEL_AT * (x2 - x)), inward * (y + _LABEL_AT * (y2 - y))
+            at = self._open_place(points, link.gpus[0], link.gpus[1])
             box = {"boxstyle": "round,pad=0.2", "facecolor": "white", "edgecolor": colour, "linewidth": 0.8}
             size = 6.5 if self.is_large else 8.5
             axes.text(*at, str(link.gb_s), ha="center", va="center", fontsize=size, bbox=box, zorder=4)
+
+    def _open_place(self, points: list[Point], one: int, other: int) -> Point:
+        """Where on the line between two GPUs most room is left by the other lines."""
+        (x, y), (x2, y2) = points[one], points[other]
+        lines = [
+            (points[a], points[b])
+            for a, b in combinations(range(len(points)), 2)
+            if {a, b} != {one, other} and _kind(self.board.graph, a, b) in self.drawn
+        ]
+        parts = [_LABEL_FROM + (_LABEL_TO - _LABEL_FROM) * i / (_TRIES - 1) for i in range(_TRIES)]
+        places = [(x + part * (x2 - x), y + part * (y2 - y)) for part in parts]
+        return max(places, key=lambda place: min((_distance(place, line) for line in lines), default=0.0))
 
     def _gpu(self, axes: Any, gpu: int, point: Point) -> None:
         """A circle that is filled by the pods that hold the GPU, each to its share."""
@@ -145,22 +196,22 @@ class _Drawing:
                     Wedge(point, radius, end, start, zorder=3.1, facecolor=colour, edgecolor="white", linewidth=0.5)
                 )
                 start = end
-        axes.add_patch(Circle(point, radius, facecolor="none", edgecolor=_EDGE, linewidth=1.0, zorder=3.2))
+        axes.add_patch(Circle(point, radius, facecolor="none", edgecolor=INK, linewidth=1.0, zorder=3.2))
         x, y = (at * (1 + radius + _OUTER) for at in point)
-        axes.text(x, y, str(gpu), ha="center", va="center", fontsize=10, color=_EDGE)
+        axes.text(x, y, str(gpu), ha="center", va="center", fontsize=10, color=INK)
 
     # -- what it means -------------------------------------------------------------------------------------------------
 
-    def _legends(self, axes: Any) -> None:
-        place = {"loc": "upper left", "frameon": False, "alignment": "left", "fontsize": 9}
+    def _legends(self, axes: Any, height: float) -> None:
+        place = {"loc": "upper left", "alignment": "left", "fontsize": 10, "borderaxespad": 0, "title_fontsize": 11}
         is_linked = self.board.graph.is_known and bool(self.pairs)
         if is_linked:
             title = "Links, GB/s in one direction"
             links = axes.legend(
-                handles=self._link_lines(), bbox_to_anchor=(0, 1), title=title, handlelength=3.5, **place
+                handles=self._link_lines(), bbox_to_anchor=(0, 0.98), title=title, handlelength=3.5, **place
             )
             axes.add_artist(links)
-        below = 1.0 - _ROW * (len(self.pairs) + 2) if is_linked else 1.0
+        below = 0.98 - (_LINE * (len(self.pairs) + 2.2) / height if is_linked else 0)
         title = "GPUs, and the weakest link of each set"
         axes.legend(handles=self._tenant_patches(), bbox_to_anchor=(0, below), title=title, **place)
 
@@ -179,12 +230,15 @@ class _Drawing:
         from matplotlib.patches import Patch
 
         named = self.board.holders[:_MOST_NAMED]
-        patches = [Patch(facecolor=self.colour[_tenant(h)], label=fill(self._words(h), 58)) for h in named]
+        patches = [Patch(facecolor=self.colour[_tenant(h)], label=self._label(h)) for h in named]
         if more := len(self.board.holders) - len(named):
             patches.append(Patch(facecolor="none", label=f"and {more} pods more"))
         is_known = self.board.free is not None
         text = "free" if is_known else "free or held: not known which"
-        return [*patches, Patch(facecolor="white", edgecolor=_EDGE, hatch="" if is_known else "////", label=text)]
+        return [*patches, Patch(facecolor="white", edgecolor=INK, hatch="" if is_known else "////", label=text)]
+
+    def _label(self, holder: Holder) -> str:
+        return fill(self._words(holder), _LETTERS)
 
     def _words(self, holder: Holder) -> str:
         link = self.board.link(holder)
@@ -208,6 +262,14 @@ def _point(gpu: int, gpus: int) -> Point:
 def _line(axes: Any, one: Point, other: Point, **style: Any) -> None:
     (x, x2), (y, y2) = zip(one, other, strict=True)
     axes.plot((x, x2), (y, y2), solid_capstyle="round", **style)
+
+
+def _distance(place: Point, line: tuple[Point, Point]) -> float:
+    """Of a point from the nearest point of a line between two GPUs."""
+    (x, y), ((x1, y1), (x2, y2)) = place, line
+    part = ((x - x1) * (x2 - x1) + (y - y1) * (y2 - y1)) / ((x2 - x1) ** 2 + (y2 - y1) ** 2)
+    part = min(max(part, 0.0), 1.0)
+    return hypot(x - x1 - part * (x2 - x1), y - y1 - part * (y2 - y1))
 
 
 def _kind(graph: LinkGraph, one: int, other: int) -> tuple[str, int]:

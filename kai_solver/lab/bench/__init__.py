@@ -11,7 +11,7 @@ from kai_solver.lab.bench.peers import Peer, Reached, peers_beside, reached_by, 
 from kai_solver.lab.bench.record import block_names, blocks, link_spreads, measured, with_blocks
 from kai_solver.lab.bench.set_text import with_figures
 from kai_solver.lab.bench.sets import BenchSet, Verdict, is_set, jobs_of, late, read_set, verdicts
-from kai_solver.lab.bench.slope import Line, fitted
+from kai_solver.lab.bench.slope import Line, fitted, peer_lines
 from kai_solver.lab.bench.slope import plot as plot_lines
 from kai_solver.lab.bench.steady import next_moment
 from kai_solver.lab.bench.stored import Change, Key, Stored, changes, grouped, of_today
@@ -59,6 +59,7 @@ __all__ = [
     "next_moment",
     "of_today",
     "paired",
+    "peer_lines",
     "peers_beside",
     "plot_lines",
     "promised_s",

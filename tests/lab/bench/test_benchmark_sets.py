@@ -181,16 +181,18 @@ def test_the_slope_is_that_of_the_logarithms(tmp_path: Path) -> None:
     line = fitted(GROWTH, runs)
     assert line is not None
     assert line.slope == pytest.approx(2.0)
-    plot_lines([line], tmp_path / "growth.svg")
-    assert "slope 2.00" in (tmp_path / "growth.svg").read_text()
-    plot_lines([line], tmp_path / "again.svg")
+    plot_lines([line], {"KAI": [(500, 141.0), (1000, 305.0)]}, tmp_path / "growth.svg")
+    drawn = (tmp_path / "growth.svg").read_text()
+    assert all(said in drawn for said in ("slope 2.00", ">KAI</text>", "KAI: 141 s on 500 nodes, 305 s on 1,000"))
+    assert "KAI,500,141.0" in (tmp_path / "growth.csv").read_text()
+    plot_lines([line], {"KAI": [(500, 141.0), (1000, 305.0)]}, tmp_path / "again.svg")
     assert (tmp_path / "again.svg").read_bytes() == (tmp_path / "growth.svg").read_bytes()
 
 
 def test_one_size_has_no_slope(tmp_path: Path) -> None:
     assert fitted(GROWTH, [sized("a", 500, 0.1), replace(sized("b", 1000, 0.1), model="other")]) is None
     with pytest.raises(InputError, match="no size was measured"):
-        plot_lines([], tmp_path / "nothing.svg")
+        plot_lines([], {}, tmp_path / "nothing.svg")
 
 
 # -- stored runs -------------------------------------------------------------------------------------------------------

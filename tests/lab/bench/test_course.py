@@ -40,8 +40,9 @@ def test_the_picture_shows_every_version_and_peer(tmp_path: Path) -> None:
     draw({"i": lines, "unmeasured": {"1.0": ()}}, {"i": [peer]}, tmp_path / "course.svg")
     text = (tmp_path / "course.svg").read_text()
     for said in ("plan, 1.0", "bound, 2.0", "KAI, 127 s"):
-        assert f"<!-- {said} -->" in text
-    assert "<!-- unmeasured -->" not in text
+        assert f">{said}</text>" in text
+    assert "unmeasured" not in text
+    assert "i,KAI,127,pending-gangs,9," in (tmp_path / "course.csv").read_text().splitlines()
 
 
 def test_nothing_to_draw_is_an_error(tmp_path: Path) -> None:

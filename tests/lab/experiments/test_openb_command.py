@@ -65,8 +65,8 @@ def test_plots_are_drawn(small: Path) -> None:
 @pytest.mark.slow
 def test_json_has_the_summary(small: Path) -> None:
     done = run_small(small, "--policies", "bestfit", "--json", "--quiet")
-    [document] = json.loads(done.stdout)
-    assert tuple(document) == SUMMARY_COLUMNS
+    [run] = json.loads(done.stdout)["runs"]
+    assert tuple(run) == SUMMARY_COLUMNS
 
 
 @pytest.mark.parametrize(
