@@ -9,6 +9,7 @@ from kai_solver.cluster.evicting import Departure
 from kai_solver.cluster.resources import NODES, PODS
 from kai_solver.cluster.store import Store, is_worth_a_cycle
 from kai_solver.controller.orders import Orders
+from kai_solver.errors.barrier import caught
 
 
 def still_holding(orders: Orders, nodes: Mapping[str, Object], store: Store) -> tuple[Orders, frozenset[str]]:
@@ -36,9 +37,13 @@ def still_holding(orders: Orders, nodes: Mapping[str, Object], store: Store) -> 
 
 
 def _holds(gang: GangPlacement, nodes: Mapping[str, Object], store: Store) -> bool:
-    return all(
-        _waits(placement, store) and _is_as_it_was(placement.node, nodes, store) for placement in gang.placements
-    )
+    try:
+        return all(
+            _waits(placement, store) and _is_as_it_was(placement.node, nodes, store) for placement in gang.placements
+        )
+    except Exception as error:  # the orders for other gangs hold
+        caught("ordering", gang.gang, error)
+        return False
 
 
 def _waits(placement: Placement, store: Store) -> bool:
