@@ -26,14 +26,14 @@ from kai_solver.cli.validate import validate
 
 HELP = """Schedule gangs of GPU pods as the KAI Scheduler does, by constraint optimisation.
 
-An INSTANCE is a file or folder: the project's own JSON or YAML (optionally .zst), a KAI snapshot.zip, Kubernetes YAML
-("kubectl get ... -o yaml"), a KAI behaviour case, or an openb trace.
+An INSTANCE is a file or folder. It is the project's own JSON or YAML (optionally .zst), a KAI snapshot.zip,
+Kubernetes YAML ("kubectl get ... -o yaml"), a KAI behaviour case, or an openb trace.
 
 \b
 Examples:
-  kai-solver solve snapshot.zip                     what would be bound, moved, evicted, and why the rest waits
+  kai-solver solve snapshot.zip                     what would be bound, moved, evicted, and why the rest is pending
   kai-solver solve cluster.yaml --budget 5s --output plan.json
-  kai-solver compare cluster.yaml                   two models side by side, and which gangs fare differently
+  kai-solver compare cluster.yaml                   two models side by side, and which gangs are treated differently
   kai-solver validate cluster.yaml --plan plan.json judge a plan by the rules
   kai-solver explain snapshot.zip team-a/train-7    why this gang is pending
   kai-solver fairshare snapshot.zip                 the queue tree: quota, request, fair share, allocation
@@ -76,12 +76,12 @@ app.command("compare", cls=Command, short_help="Solve with several models and sh
 app.command("validate", cls=Command, short_help="Judge a plan, or an instance alone.")(validate)
 app.command("explain", cls=Command, short_help="Say why a gang is pending.")(explain)
 app.command("fairshare", cls=Command, short_help="Show the queue tree in numbers.")(fairshare)
-app.command("topology", cls=Command, short_help="Show racks, blocks and cliques with what is free.")(topology)
+app.command("topology", cls=Command, short_help="Show racks, blocks and cliques, and their free room.")(topology)
 app.command("convert", cls=Command, short_help="Write an instance in another form.")(convert)
 app.command("devices", cls=Command, short_help="Choose GPUs of a node by their links.")(devices)
 app.command("controller", cls=Command, short_help="Schedule a Kubernetes cluster.")(controller)
 app.command("shadow", cls=Command, short_help="Compare a dry run with the scheduler at work.")(shadow)
-app.command("compile", cls=Command, short_help="Compile what decides large clusters.")(compile_kernels)
+app.command("compile", cls=Command, short_help="Compile the kernels for large clusters.")(compile_kernels)
 app.command("conformance", cls=Command, short_help="Run behaviour cases.")(conformance)
 app.command("simulate", cls=Command, short_help="Replay a workload in simulated time.")(simulate)
 experiment.command("nvlink", cls=Command)(nvlink)

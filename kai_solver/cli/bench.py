@@ -34,14 +34,14 @@ Models = Annotated[
 ]
 Against = Annotated[
     str | None,
-    typer.Option("--against", metavar="NAME", help="Model that the others are compared with; default: greedy-only."),
+    typer.Option("--against", metavar="NAME", help="Model to compare the others with; default: greedy-only."),
 ]
 Seeds = Annotated[str, typer.Option("--seeds", metavar="SEEDS", help="One seed, a list 1,2,3 or a range 1..5.")]
-Cold = Annotated[bool, typer.Option("--cold", help="Time the whole process as well, once a seed.")]
+Cold = Annotated[bool, typer.Option("--cold", help="Also time the whole process, once for each seed.")]
 CheckPeers = Annotated[
-    bool, typer.Option("--check-peers", help="Exit with 1 when a recorded outcome of KAI is better than ours.")
+    bool, typer.Option("--check-peers", help="Exit with 1 if a recorded outcome of KAI is better than ours.")
 ]
-AsCsv = Annotated[bool, typer.Option("--csv", help="Print one CSV line a run.")]
+AsCsv = Annotated[bool, typer.Option("--csv", help="Print one CSV line for each run.")]
 ByClock = Annotated[
     ClockName,
     typer.Option(
@@ -54,14 +54,15 @@ Only = Annotated[
     str | None,
     typer.Option("--only", metavar="LIST", help="Entries of the set to measure, like loaded-500,loaded-1000."),
 ]
-Check = Annotated[bool, typer.Option("--check", help="Exit with 1 when a limit of the set is not kept.")]
+Check = Annotated[bool, typer.Option("--check", help="Exit with 1 if a limit of the set is not kept.")]
 Save = Annotated[Path | None, typer.Option("--save", metavar="FILE", help="Store the run in this JSON file.")]
 Compare = Annotated[
-    Path | None, typer.Option("--compare", metavar="FILE", help="Say what got worse and better since this stored run.")
+    Path | None,
+    typer.Option("--compare", metavar="FILE", help="Print what got worse and better since this stored run."),
 ]
 Stored = Annotated[
     Path | None,
-    typer.Option("--from", metavar="FILE", help="Print what this stored run measured, and measure nothing."),
+    typer.Option("--from", metavar="FILE", help="Print this stored run, and measure nothing."),
 ]
 Plot = Annotated[
     Path | None, typer.Option("--plot", metavar="FILE", help="Draw the set's times over nodes, .svg or .png.")
@@ -125,10 +126,9 @@ def bench(
 ) -> Exit:
     """Measure models on instances: time, memory, what is placed and disturbed, what is proven, bounds and gaps.
 
-    Every (instance, model, budget) runs in a process of its own with a warm engine: one unmeasured cycle, then one a
-    seed; figures are medians. A benchmark set says itself what is measured, with which budgets, and what the limits
-    are. Where <name>.kai-*.json stands beside an instance, KAI is better when it places more gangs, or evicts less for
-    the same gangs.
+    Every (instance, model, budget) runs in a separate process with a warm engine: one unmeasured cycle, then one for
+    each seed. Figures are medians. A benchmark set defines what is measured, with which budgets and which limits. If
+    <name>.kai-*.json is beside an instance, KAI is better if it places more gangs, or evicts less for the same gangs.
 
     \b
     Examples:
@@ -251,5 +251,5 @@ def parse_seeds(text: str) -> tuple[int, ...]:
     except ValueError:
         seeds = []
     if not seeds or min(seeds) < 0:
-        raise InputError(f"{text!r} are no seeds", field="--seeds", cure="Write 3, or 1,2,5, or 1..5")
+        raise InputError(f"{text!r} are not seeds", field="--seeds", cure="Write 3, or 1,2,5, or 1..5")
     return tuple(seeds)

@@ -39,10 +39,10 @@ def compare(
     full: Full = False,
     quiet: Quiet = False,
 ) -> Exit:
-    """Solve one instance with several models: what each plan admits and disturbs, and which gangs fare differently.
+    """Solve one instance with several models: what each plan admits and disturbs, and which gangs differ.
 
     GPU-hours evicted: GPUs of the evicted pods times the time since they started. Stages proven best: stages of the
-    objective for which it is proven that no plan does better. What is pending is said of the last model.
+    objective for which it is proven that no plan does better. Pending gangs are those of the last model.
 
     \b
     Examples:

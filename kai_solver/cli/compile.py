@@ -12,19 +12,19 @@ from kai_solver.cli.options import AsJson, Output, Quiet
 @guarded
 def compile_kernels(
     check: Annotated[
-        bool, typer.Option("--check", help="Only say whether they are compiled; exit code 1 where they are not.")
+        bool, typer.Option("--check", help="Only check whether they are compiled; exit code 1 if not.")
     ] = False,
-    again: Annotated[bool, typer.Option("--again", help="Compile also where that was done before.")] = False,
+    again: Annotated[bool, typer.Option("--again", help="Compile again, even if it was done before.")] = False,
     output: Output = None,
     as_json: AsJson = False,
     quiet: Quiet = False,
 ) -> Exit:
     """Compile the kernels that decide large clusters to machine code, and keep them in a file.
 
-    It takes about half a minute, once for each version of kai-solver. Without it every command works; plans for large
-    clusters are worse, as the search of chains gets less far. Small clusters never use compiled kernels. The file runs
-    on every CPU of this architecture. It is in ~/.cache/kai-solver/kernels, or in the folder that the environment
-    variable KAI_SOLVER_KERNELS names; at run time that folder is only read.
+    It takes about half a minute, once for each version of kai-solver. Every command works without it. Plans for large
+    clusters are then worse, because the search of chains gets less far. Small clusters never use compiled kernels. The
+    file runs on every CPU of this architecture. It is in ~/.cache/kai-solver/kernels, or in the folder that the
+    environment variable KAI_SOLVER_KERNELS names. At run time that folder is only read.
 
     \b
     Examples:
@@ -46,7 +46,7 @@ def compile_kernels(
     members = {"compiled": is_there, "file": str(where), "seconds": round(took_s, 3)}
     if deliver(document("compilation", members), as_json=as_json, output=output) and not quiet:
         if not is_there:
-            typer.echo(f"not compiled: there is no {where}, or it is not whole")
+            typer.echo(f"not compiled: there is no {where}, or it is incomplete")
         else:
             typer.echo(f"compiled in {took_s:.1f} s: {where}" if took_s else f"compiled before: {where}")
     return Exit.FINE if is_there else Exit.FINDINGS

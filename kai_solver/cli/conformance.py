@@ -18,29 +18,35 @@ if TYPE_CHECKING:
 @guarded
 def conformance(
     directory: Annotated[
-        Path, typer.Argument(metavar="FOLDER", help="Folder of case files (searched below as well), or one case.")
+        Path, typer.Argument(metavar="FOLDER", help="Folder of case files, searched with its subfolders, or one case.")
     ],
     model: Model = "default",
     budget: Budget = None,
     seed: Seed = 0,
     processes: Annotated[
         int | None,
-        typer.Option("--processes", "-p", metavar="N", min=1, help="Cases run at a time; default: half the cores."),
+        typer.Option(
+            "--processes", "-p", metavar="N", min=1, help="Number of cases to run at a time; default: half the cores."
+        ),
     ] = None,
     output: Output = None,
     as_json: AsJson = False,
     quiet: Quiet = False,
     verbose: Annotated[
-        bool, typer.Option("--verbose", "-v", help="Print every difference, and what a case says of KAI and of us.")
+        bool,
+        typer.Option(
+            "--verbose", "-v", help="Print every difference, and each case's statement about KAI and kai-solver."
+        ),
     ] = False,
 ) -> Exit:
     """Run behaviour cases and compare with what they expect: as expected, better, or different.
 
-    One line a case; the last line gives the totals. "better" means that the checker accepts our plan, that every queue
-    is served at least as much in job order, and that less is disturbed (rule fewer-victims) or more is served with no
-    more disturbed (rule serves-more) than in the outcome recorded of KAI. Exit code 1 when any case is different.
-    Cases may say that they need the solver: with a model without one they may come out different, and are marked. Each
-    cycle has ten seconds unless a budget is given, as cases are about what is decided and not about the machine.
+    It prints one line for each case, and the totals in the last line. "better" compares with the outcome recorded of
+    KAI. The checker accepts our plan, and every queue is served at least as much in job order. In addition, less is
+    disturbed (rule fewer-victims), or more is served and no more is disturbed (rule serves-more). Exit code 1 if any
+    case is different. Cases may say that they need the solver. With a model without one they may be different, and are
+    marked. Each cycle has ten seconds unless a budget is given, because cases are about decisions and not about the
+    machine.
 
     \b
     Examples:

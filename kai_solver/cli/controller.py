@@ -21,38 +21,39 @@ def controller(
     ] = None,
     kubeconfig: Annotated[
         str | None,
-        typer.Option("--kubeconfig", metavar="FILE", help="File of the cluster's address; none: the pod's account."),
+        typer.Option("--kubeconfig", metavar="FILE", help="Kubeconfig file; none: the pod's service account."),
     ] = None,
     context: Annotated[str | None, typer.Option("--context", metavar="NAME", help="Context in the kubeconfig.")] = None,
     scheduler_name: Annotated[
-        str | None, typer.Option("--scheduler-name", metavar="NAME", help="Pods with this schedulerName are ours.")
+        str | None, typer.Option("--scheduler-name", metavar="NAME", help="Schedule pods with this schedulerName.")
     ] = None,
     node_pool: Annotated[
         str | None,
-        typer.Option("--node-pool", metavar="NAME", help="Value of the node pool label of our nodes and queues."),
+        typer.Option("--node-pool", metavar="NAME", help="Value of the node pool label of its nodes and queues."),
     ] = None,
     model: Annotated[
         str | None, typer.Option("--model", metavar="NAME", help="Solver model: a name or a TOML file.")
     ] = None,
     dry_run: Annotated[
-        bool | None, typer.Option("--dry-run", help="Decide and report, change nothing: beside another scheduler.")
+        bool | None,
+        typer.Option("--dry-run", help="Decide and report, but change nothing. For use beside another scheduler."),
     ] = None,
     log_format: Annotated[str | None, typer.Option("--log-format", metavar="FORM", help="json or console.")] = None,
     embedded: Annotated[
         bool,
-        typer.Option("--embedded", help="Schedule a cluster in memory, with work that comes and goes: a first look."),
+        typer.Option("--embedded", help="Schedule a cluster in memory with changing work, for a first look."),
     ] = False,
     seconds: Annotated[
         float | None,
-        typer.Option("--for", metavar="SECONDS", min=0.1, help="End after so many seconds; none: when interrupted."),
+        typer.Option("--for", metavar="SECONDS", min=0.1, help="End after this many seconds; none: when interrupted."),
     ] = None,
-    show_settings: Annotated[bool, typer.Option("--show-settings", help="Print all settings and end.")] = False,
+    show_settings: Annotated[bool, typer.Option("--show-settings", help="Print all settings and exit.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="With --show-settings: JSON instead of YAML.")] = False,
 ) -> Exit:
     """Schedule a Kubernetes cluster: watch it, decide, bind, move, evict.
 
     A drop-in for KAI's scheduler: the same Queues, PodGroups, labels and annotations. It refuses to start while KAI's
-    own scheduler is at work under the same name; with --dry-run it may run beside it.
+    own scheduler runs under the same name. With --dry-run it may run beside it.
 
     \b
     Examples:

@@ -39,14 +39,14 @@ def convert(
         ),
     ] = None,
     anonymize: Annotated[bool, typer.Option("--anonymize", help="Replace every name by a hash.")] = False,
-    force: Annotated[bool, typer.Option("--force", help="Replace the output where it exists.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Replace the output if it exists.")] = False,
     input_limit: InputLimit = None,
     as_json: AsJson = False,
     quiet: Quiet = False,
 ) -> Exit:
     """Write an instance in another form; nothing that the scheduler uses is lost.
 
-    The end of the output's name chooses JSON, YAML or a zip archive; `.zst` after it compresses.
+    The end of the output's name chooses JSON, YAML or a zip archive. `.zst` after it compresses.
 
     \b
     Examples:
@@ -109,7 +109,7 @@ def _manifests(objects: "RawObjects", snapshot: "Snapshot", output: Path, *, qui
     from kai_solver.kubeobjects import KINDS
 
     if snapshot.policy != Policy() and not quiet:
-        complain("the cluster's policy is no Kubernetes object and is not written; `--to snapshot` keeps it")
+        complain("the cluster's policy is not a Kubernetes object and is not written; `--to snapshot` keeps it")
     known = [
         {"apiVersion": kind.api_version, "kind": kind.kind} | dict(entry)
         for kind in KINDS

@@ -19,18 +19,21 @@ Matrix = Annotated[
     ),
 ]
 ProductName = Annotated[
-    str, typer.Option("--product", metavar="NAME", help="A product of --list; with --matrix, its figures.")
+    str, typer.Option("--product", metavar="NAME", help="A product of --list. With --matrix, its bandwidths are used.")
 ]
 Free = Annotated[str, typer.Option("--free", metavar="GPUS", help="Free GPUs, like 0,1,2,5 or 0-3,6.")]
 Count = Annotated[
-    int | None, typer.Option("--count", metavar="N", min=1, help="GPUs that a pod asks for; default: every number.")
+    int | None,
+    typer.Option("--count", metavar="N", min=1, help="Number of GPUs that a pod asks for; default: every number."),
 ]
 Row = Annotated[
     str | None, typer.Option("--row", metavar="RULE", help="GPUs in a row: contiguous-required, aligned-preferred, ...")
 ]
 Mig = Annotated[bool, typer.Option("--mig", help="The node is in MIG mode, which has no NVLink.")]
-Others = Annotated[int, typer.Option("--alternatives", metavar="N", min=0, help="Other sets to show, the best first.")]
-ListThem = Annotated[bool, typer.Option("--list", help="List the products that are known.")]
+Others = Annotated[
+    int, typer.Option("--alternatives", metavar="N", min=0, help="Number of other sets to show, the best first.")
+]
+ListThem = Annotated[bool, typer.Option("--list", help="List the known products.")]
 
 
 @guarded
@@ -47,12 +50,11 @@ def devices(
     as_json: AsJson = False,
     quiet: Quiet = False,
 ) -> Exit:
-    """Choose GPUs of one node by the links between them, and show what else there was.
+    """Choose GPUs of one node by the links between them, and show the alternatives.
 
-    The best set has the fastest weakest link in its best ring (for two GPUs, between them); among those, it leaves the
-    most useful rest; among those, it has the largest sum over its pairs. GB/s are of one direction. "leftover" is what
-    pods that may still come can get of the rest, 100% being the empty node. Sets that nothing tells apart are shown
-    once.
+    The best set has the fastest weakest link in its best ring (for two GPUs, between them). Among those, it leaves the
+    most useful rest. Among those, it has the largest sum over its pairs. GB/s are of one direction. "leftover" is what
+    later pods can get of the rest. It is 100% for the empty node. Identical sets are shown once.
 
     \b
     Examples:
@@ -136,7 +138,7 @@ def _gpus(text: str, gpus: int) -> list[int]:
         first, _, last = part.partition("-")
         ends = [first.strip(), (last or first).strip()]
         if not all(end.isdecimal() and len(end) < 4 for end in ends) or not int(ends[0]) <= int(ends[1]) < gpus:
-            raise InputError(f"{part!r} is no GPU of this node", field="--free", cure=cure)
+            raise InputError(f"{part!r} is not a GPU of this node", field="--free", cure=cure)
         found += range(int(ends[0]), int(ends[1]) + 1)
     return found
 

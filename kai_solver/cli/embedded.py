@@ -76,7 +76,7 @@ def run_embedded(settings: ControllerSettings, seconds: float | None) -> Exit:
 
 def _introduction(demo: Demo, dry_run: bool) -> str:
     teams = ", ".join(f"{name} (quota {quota})" for name, quota in demo.teams)
-    end = "Dry run: decided and told, nothing carried out." if dry_run else "Ctrl-C ends it."
+    end = "Dry run: decisions are printed, and nothing is carried out." if dry_run else "Ctrl-C ends it."
     return (
         f"A cluster in memory: {demo.nodes} nodes of {GPUS_A_NODE} GPUs, teams {teams}; "
         f"a gang of pods comes every {demo.every_s:g} s or so. {end}"

@@ -16,14 +16,14 @@ if TYPE_CHECKING:
 
     from kai_solver.lab.experiments import Run, RunSpec
 
-experiment = typer.Typer(help="Experiments against published baselines.", no_args_is_help=True)
+experiment = typer.Typer(help="Run experiments against published baselines.", no_args_is_help=True)
 
 DATA, OUTPUT = Path("instances/openb"), Path("out/openb")
 
 
 @experiment.callback()
 def experiment_group() -> None:
-    """Experiments against published baselines."""
+    """Run experiments against published baselines."""
 
 
 @experiment.command("openb", cls=Command)
@@ -39,7 +39,8 @@ def openb(
         str, typer.Option("--seeds", metavar="SEEDS", help="Seeds of the arrival files: 42, 42,43 or 42..44.")
     ] = "42",
     window: Annotated[
-        str, typer.Option("--window", metavar="LIST", help="Arrivals that `ours` collects, like 200 or 50,200.")
+        str,
+        typer.Option("--window", metavar="LIST", help="Number of arrivals that `ours` collects, like 200 or 50,200."),
     ] = "200",
     moves: Annotated[
         str,
@@ -48,23 +49,23 @@ def openb(
         ),
     ] = "0",
     policies: Annotated[
-        str, typer.Option("--policies", metavar="LIST", help="Of ours, fgd, bestfit, random.")
+        str, typer.Option("--policies", metavar="LIST", help="Policies, of ours, fgd, bestfit, random.")
     ] = "ours,fgd,bestfit",
     output: Annotated[
         Path, typer.Option("--output", "-o", metavar="FOLDER", help="Folder for tables and plots.")
     ] = OUTPUT,
     jobs: Annotated[
-        int, typer.Option("--jobs", "-j", metavar="N", min=1, max=256, help="Runs at a time, a process each.")
+        int, typer.Option("--jobs", "-j", metavar="N", min=1, max=256, help="Number of runs at a time, a process each.")
     ] = 1,
     as_json: AsJson = False,
     quiet: Quiet = False,
 ) -> Exit:
     """Fill a real GPU cluster with real requests and see how much of it can be used before pods stop fitting.
 
-    The experiment of "Beware of Fragmentation" (USENIX ATC 2023): pods of a trace arrive until they ask for 130% of the
-    cluster's GPUs; no pod departs; a pod that is not placed has failed for good. fgd, bestfit and random place each pod
-    when it arrives, as published. `ours` collects a window of arrivals and places them together where what is left over
-    is worth most for the pods that usually arrive.
+    This is the experiment of "Beware of Fragmentation" (USENIX ATC 2023). Pods of a trace arrive until they ask for
+    130% of the cluster's GPUs. No pod departs. A pod that is not placed has failed for good. fgd, bestfit and random
+    place each pod when it arrives, as published. `ours` collects a window of arrivals and places them together, so that
+    the free room is worth most for the pods that usually arrive.
 
     \b
     Reads  DATA/openb_node_list_gpu_node.csv, openb_pod_list_TRACE.csv, arrivals_TRACE_seedN.txt.gz
@@ -110,7 +111,7 @@ def _read_lists(
     chosen = read_words(policies, "--policies")
     for name in chosen:
         if name not in POLICIES:
-            raise InputError(f"{name!r} is no policy", field="--policies", cure=f"Choose of {', '.join(POLICIES)}")
+            raise InputError(f"{name!r} is not a policy", field="--policies", cure=f"Choose of {', '.join(POLICIES)}")
     numbers = (
         read_seeds(seeds),
         _numbers(window, "--window", int, 1, 1_000_000),
@@ -139,7 +140,7 @@ def read_words(text: str, option: str) -> list[str]:
     if not words:
         raise InputError("names nothing", field=option, cure="Write names with commas between them")
     if bad := [word for word in words if not word.replace("-", "").replace("_", "").isalnum()]:
-        raise InputError(f"{bad[0]!r} is no name", field=option, cure="Write names with commas between them")
+        raise InputError(f"{bad[0]!r} is not a name", field=option, cure="Write names with commas between them")
     return words
 
 

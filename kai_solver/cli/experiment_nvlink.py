@@ -21,14 +21,15 @@ EVERY = "lowest,best-now,mapa,devices,joint,cycle"
 @guarded
 def nvlink(
     product: Annotated[
-        str, typer.Option("--product", metavar="NAME", help="Nodes of the fleet, of `devices --list`.")
+        str, typer.Option("--product", metavar="NAME", help="Product of the nodes, from `devices --list`.")
     ] = "dgx1-v100-8",
-    nodes: Annotated[int, typer.Option("--nodes", metavar="N", min=1, max=100_000, help="Nodes of the fleet.")] = 500,
+    nodes: Annotated[int, typer.Option("--nodes", metavar="N", min=1, max=100_000, help="Number of nodes.")] = 500,
     load: Annotated[
-        float, typer.Option("--load", metavar="SHARE", min=0.01, max=2, help="GPUs asked for, as a share of all.")
+        float, typer.Option("--load", metavar="SHARE", min=0.01, max=2, help="Requested GPUs, as a share of all GPUs.")
     ] = 0.85,
     lives: Annotated[
-        float, typer.Option("--lives", metavar="NUMBER", min=0.1, max=1000, help="Mean lives of pods to count.")
+        float,
+        typer.Option("--lives", metavar="NUMBER", min=0.1, max=1000, help="Number of mean lives of pods to count."),
     ] = 20.0,
     seeds: Annotated[str, typer.Option("--seeds", metavar="SEEDS", help="Seeds: 1, 1,2,5 or 1..10.")] = "1..10",
     policies: Annotated[str, typer.Option("--policies", metavar="LIST", help=f"Of {EVERY}.")] = EVERY,
@@ -38,9 +39,9 @@ def nvlink(
 ) -> Exit:
     """Let pods come and go on a fleet of identical nodes and measure the links between the GPUs that they get.
 
-    Pods of 1, 2 and 4 GPUs (40, 30, 30%) arrive by a Poisson process and stay for exponential times. Of each with
-    several GPUs the weakest link in its best ring counts (of two GPUs, their link), as a share of the best that the
-    product has. The first 5 mean lives are not counted. Policies:
+    Pods of 1, 2 and 4 GPUs (40, 30, 30%) arrive by a Poisson process and stay for exponential times. A pod
+    with several GPUs counts by the weakest link in its best ring (for two GPUs, by their link), as a share of the best
+    that the product has. The first 5 mean lives are not counted. Policies:
 
     \b
     lowest    node by bin-pack, GPUs with the lowest indices

@@ -53,12 +53,12 @@ def explain(
     quiet: Quiet = False,
     verbose: Verbose = False,
 ) -> Exit:
-    """Explain why a gang waits: its queues, the nodes, the proof, and what would have to change.
+    """Explain why a gang is pending: its queues, the nodes, the proof, and what would have to change.
 
-    Of a gang that does not wait: what the plan does to its pods, and for which gang. Of one named gang that waits,
-    everything that blocks it is eased in turn and the cluster planned again, to see what would make it fit.
+    For a gang that is not pending: what the plan does to its pods, and for which gang. For one named pending gang,
+    everything that blocks it is eased in turn, and the cluster is planned again, to see what would make it fit.
 
-    Asked of a running controller (--server): what its newest decision says of a pod's gang; nothing is tried out there.
+    With --server, a running controller answers from its newest decision. It tries nothing out.
 
     \b
     Examples:

@@ -14,8 +14,8 @@ def fairshare(
 ) -> Exit:
     """Show the queue tree: weight, past usage, quota, limit, request, fair share and allocation of every resource.
 
-    GPUs and CPU cores in units of one, memory in GB (10^9 bytes); -1 in JSON is unlimited, and there CPU and GPU are in
-    thousandths, memory in bytes.
+    GPUs and CPU cores are in units of one, and memory in GB (10^9 bytes). In JSON, CPU and GPU are in thousandths,
+    memory is in bytes, and -1 is unlimited.
 
     \b
     Examples:

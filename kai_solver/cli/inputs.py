@@ -100,7 +100,7 @@ def parse_actions(text: str) -> tuple[Action, ...]:
         try:
             actions.append(Action(name))
         except ValueError:
-            raise InputError(f"there is no action {name!r}", field="--actions", cure=f"Choose from {known}") from None
+            raise InputError(f"unknown action {name!r}", field="--actions", cure=f"Choose from {known}") from None
     return tuple(actions)
 
 
@@ -123,7 +123,7 @@ def parse_limits(texts: list[str] | None) -> "Limits":
             most = 0
         if not most:
             cure = "Write bytes=4Gi, objects=5000000 or depth=100"
-            raise InputError(f"{text!r} is no limit", field="--input-limit", cure=cure)
+            raise InputError(f"{text!r} is not a limit", field="--input-limit", cure=cure)
         found[f"max_{name}"] = most
     if "max_objects" in found:
         found["max_json_objects"] = found["max_objects"]

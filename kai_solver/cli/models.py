@@ -11,7 +11,7 @@ from kai_solver.cli.usage import Command
 if TYPE_CHECKING:
     from kai_solver.domain import SolverModel
 
-models = typer.Typer(help="Solver models: which rules, in which order, how searched.", no_args_is_help=True)
+models = typer.Typer(help="Show solver models: rules, stages and search parameters.", no_args_is_help=True)
 
 
 @models.command("list", cls=Command)
@@ -36,7 +36,7 @@ def show_model(
     output: Output = None,
     as_json: AsJson = False,
 ) -> Exit:
-    """Show what a model says, defaults included.
+    """Show a model with all its keys, including defaults.
 
     \b
     Example:

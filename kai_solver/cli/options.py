@@ -83,7 +83,7 @@ Output = Annotated[
         help="Write the result here as well, as JSON; .zst compresses.",
     ),
 ]
-AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of words.")]
-Full = Annotated[bool, typer.Option("--full", help="Print every line; by default long lists are cut, with counts.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")]
+Full = Annotated[bool, typer.Option("--full", help="Print every line. By default, long lists are cut, with counts.")]
 Verbose = Annotated[bool, typer.Option("--verbose", "-v", help="Say by which methods something is proven.")]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print the result alone: no progress, hints or remarks.")]

@@ -40,7 +40,7 @@ def read_plan(path: Path) -> Plan:
         ) from error
     except orjson.JSONDecodeError as error:
         cure = "A plan is the file that `solve --output` writes"
-        raise InputError(f"is no plan, for it is not JSON: {error}", file=str(path), cure=cure) from error
+        raise InputError(f"is not a plan, because it is not JSON: {error}", file=str(path), cure=cure) from error
 
 
 def read_plan_of(snapshot: Snapshot, path: Path) -> Plan:

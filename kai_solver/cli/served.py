@@ -106,5 +106,5 @@ def _token(server: str, token_file: Path | None) -> str:
 def _document(body: bytes, server: str) -> dict[str, Any]:
     found = orjson.loads(body)
     if not isinstance(found, dict):
-        raise InputError(f"{server} is no controller of kai-solver: it does not answer with an explanation")
+        raise InputError(f"{server} is not a controller of kai-solver: it does not answer with an explanation")
     return found

@@ -33,7 +33,7 @@ def simulate(
     output: Annotated[Path, typer.Option("--output", "-o", metavar="FOLDER", help="Folder for the tables.")] = OUTPUT,
     seed: Annotated[
         int | None,
-        typer.Option("--seed", metavar="N", min=0, help="Seed of what is drawn at random; default: the scenario's."),
+        typer.Option("--seed", metavar="N", min=0, help="Seed of all random numbers; default: the scenario's."),
     ] = None,
     parquet: Annotated[
         bool, typer.Option("--parquet", help="Write parquet beside CSV; needs polars (kai-solver[parquet]).")
@@ -45,8 +45,8 @@ def simulate(
     """Replay a workload in simulated time: arrivals, run times, evictions and what they cost, node failures.
 
     Every policy gets the same jobs and the same failures. Tables are written to the output folder: jobs, queues, nodes,
-    cycles and solve_times as CSV, and summary.json. Ctrl-C ends the replay; what there is by then is written (exit code
-    130).
+    cycles and solve_times as CSV, and summary.json. Ctrl-C ends the replay and writes the results so far (exit
+    code 130).
 
     \b
     Examples:

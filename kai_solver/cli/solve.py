@@ -54,11 +54,11 @@ def solve(
     bundles: Annotated[
         Path,
         typer.Option(
-            "--bundles", metavar="FOLDER", help="Where a cycle in which the solver failed is kept, to be solved again."
+            "--bundles", metavar="FOLDER", help="Folder for a cycle in which the solver failed, to solve it again."
         ),
     ] = BUNDLES,
 ) -> Exit:
-    """Decide one cycle: what binds where, what moves, what is evicted and for which gang, what waits and why.
+    """Decide one cycle: binds, moves, evictions and for which gang, and why the rest is pending.
 
     A behaviour case or benchmark file that names actions is solved with those, unless --actions says otherwise.
     Ctrl-C stops with the best plan so far (exit code 130, the plan is written); a second Ctrl-C ends at once.

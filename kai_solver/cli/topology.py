@@ -14,9 +14,11 @@ if TYPE_CHECKING:
     from kai_solver.domain import Snapshot
     from kai_solver.explain import DomainLine
 
-Named = Annotated[str, typer.Option("--topology", metavar="NAME", help="This topology alone; default: all of them.")]
-Plot = Annotated[Path | None, typer.Option("--plot", metavar="FILE", help="Draw it as well, .svg or .png.")]
-OneNode = Annotated[str, typer.Option("--node", metavar="NAME", help="The GPUs of this node in place of the trees.")]
+Named = Annotated[str, typer.Option("--topology", metavar="NAME", help="Show only this topology; default: all.")]
+Plot = Annotated[Path | None, typer.Option("--plot", metavar="FILE", help="Also draw it, .svg or .png.")]
+OneNode = Annotated[
+    str, typer.Option("--node", metavar="NAME", help="Show the GPUs of this node instead of the trees.")
+]
 COLUMNS = ("domain", "level", "nodes", "idle", "GPUs", "used", "free", "gangs (GPUs)")
 
 
@@ -32,13 +34,13 @@ def topology(
     as_json: AsJson = False,
     quiet: Quiet = False,
 ) -> Exit:
-    """Show the domain trees: for every zone, block, rack or clique its nodes, its GPUs, used and free, and their pods.
+    """Show the domain trees: nodes, used and free GPUs, and pods of every zone, block, rack or clique.
 
     Idle nodes have no GPU in use. Nodes that lack a label of a topology are in none of its domains.
-    With --plan: as the plan leaves the cluster.
+    With --plan, the cluster is as the plan leaves it.
 
-    With --node: the links between the GPUs of one node, which pod holds which, how that is known, and what link limits
-    them.
+    With --node, it shows the links between the GPUs of one node, which pod holds which GPUs and how that is known, and
+    which link limits them.
 
     \b
     Examples:

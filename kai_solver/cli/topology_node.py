@@ -122,7 +122,7 @@ def _print_holders(console: "Console", board: "GpuBoard") -> None:
 
     if not board.holders:
         return
-    heading(console, "Who holds which", _terms(board))
+    heading(console, "Held GPUs", _terms(board))
     columns = ("gang", "pod", "count", "GPUs", "known by", "weakest link", "GB/s", "between")
     console.print(table(columns, list(_rows(board)), right=("GB/s",)))
 

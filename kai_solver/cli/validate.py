@@ -40,8 +40,8 @@ def validate(
 ) -> Exit:
     """Judge a plan by every rule, or an instance alone: what was set aside on import, and what looks like a mistake.
 
-    Exit code 1 when the plan breaks a rule, when something of the instance had to be set aside, or when a lint finds an
-    error: something that can never run as it is written.
+    Exit code 1 if the plan breaks a rule, or if an object of the instance was set aside. Also if a lint finds an error:
+    something that can never run as it is written.
 
     \b
     Examples:

@@ -262,7 +262,7 @@ class Controller:
 
     def _leader_text(self) -> str:
         holder = self._parts.lease.holder
-        leader = f"{holder} does" if holder else "nobody does yet"
+        leader = f"{holder} leads" if holder else "no replica leads yet"
         return f"this replica waits to lead and decides nothing; {leader}"
 
     def snapshot(self) -> bytes:

@@ -124,6 +124,6 @@ _RULES = {
     "consolidation": "itself preemptible",
     "minruntime": "no minimum run times",
     "node-rules": "no selectors, affinity, taints or cordons in its way",
-    "max-consolidation-gangs": "any number of gangs moved for it",
+    "max-consolidation-gangs": "any number of gangs may be moved for it",
     "largest node": "nodes with {short} more",
 }

@@ -34,7 +34,7 @@ def find_gang(snapshot: Snapshot, name: str) -> Gang:
     ]
     if begun:
         return _the_only(begun, name, "begin with")
-    raise InputError(f"there is no gang, pod or workload {name!r}", cure=_nearest(snapshot, name))
+    raise InputError(f"no gang, pod or workload is named {name!r}", cure=_nearest(snapshot, name))
 
 
 def _of_gang(gang: Gang) -> Iterator[str]:

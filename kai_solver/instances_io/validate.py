@@ -168,7 +168,9 @@ class _Work:
 
     def _without_node(self, pod: Pod) -> Pod:
         if pod.status in (PodStatus.PENDING, PodStatus.GATED):
-            text = f"it is {pod.status.value}, so its node {pod.node!r} is not used: who is there is Running, or Bound"
+            text = (
+                f"it is {pod.status.value}, so its node {pod.node!r} is not used: a pod on a node is Running or Bound"
+            )
             self.notices.append(Notice("warning", f"pod {pod.key}", text))
         return replace(pod, node="", devices=())
 

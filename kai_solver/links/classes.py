@@ -80,7 +80,7 @@ def classes_of(graph: LinkGraph, most_states: int = MOST_STATES) -> Classes:
         members = _identical_gpus(grade)
         if np.prod([len(own) + 1.0 for own in members]) <= most_states:
             return _classes(members, grade, notice)
-    raise InternalError("GPUs that are all alike are more than one class")
+    raise InternalError("GPUs that are all identical are more than one class")
 
 
 def _classes(members: list[list[int]], grade: Ints, notice: str) -> Classes:

@@ -116,8 +116,8 @@ class ModelTable(_Table):
     def _in_order(cls, ladder: tuple[ActionName, ...]) -> tuple[ActionName, ...]:
         order = [action.value for action in Action]
         if list(ladder) != sorted(set(ladder), key=order.index) or not ladder:
-            cure = f"Name rungs once, in this order: {', '.join(order)}"
-            raise PydanticCustomError("ladder", "the rungs are empty, repeated or out of order", {"cure": cure})
+            cure = f"Name each action once, in this order: {', '.join(order)}"
+            raise PydanticCustomError("ladder", "the actions are empty, repeated or out of order", {"cure": cure})
         return ladder
 
     @field_validator("families")

@@ -408,7 +408,7 @@ def test_a_limit_of_the_input_can_be_raised_and_lowered(tmp_path: Path) -> None:
 def test_a_limit_that_is_none_is_refused(tmp_path: Path, limit: str) -> None:
     refused = run("fairshare", tmp_path / "missing.yaml", "--input-limit", limit)
     assert refused.exit_code == 2
-    assert f"--input-limit: {limit!r} is no limit. Write bytes=4Gi" in refused.output
+    assert f"--input-limit: {limit!r} is not a limit. Write bytes=4Gi" in refused.output
 
 
 UTF16 = '{"a": 1}'.encode("utf-16")

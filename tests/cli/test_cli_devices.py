@@ -108,9 +108,9 @@ def test_the_page_has_every_product_with_its_fastest_pair() -> None:
         (["--product", "dgx9"], "product: unknown product 'dgx9'"),
         (["--matrix", "nowhere.txt"], "nowhere.txt: cannot be read: no such file or directory"),
         (["--matrix", "."], ".: cannot be read: is a directory"),
-        (["--product", "gb200-4", "--free", "0,4"], "--free: '4' is no GPU of this node"),
-        (["--product", "gb200-4", "--free", "3-1"], "--free: '3-1' is no GPU of this node"),
-        (["--product", "gb200-4", "--free", "a"], "--free: 'a' is no GPU of this node"),
+        (["--product", "gb200-4", "--free", "0,4"], "--free: '4' is not a GPU of this node"),
+        (["--product", "gb200-4", "--free", "3-1"], "--free: '3-1' is not a GPU of this node"),
+        (["--product", "gb200-4", "--free", "a"], "--free: 'a' is not a GPU of this node"),
         (["--product", "gb200-4", "--row", "near"], "--row: 'near' is not known"),
     ],
 )

@@ -229,5 +229,5 @@ def test_other_budgets_are_refused_with_their_option(text: str) -> None:
 
 def test_actions_are_a_ladder() -> None:
     assert parse_actions("allocate, reclaim") == (Action.ALLOCATE, Action.RECLAIM)
-    with pytest.raises(InputError, match="there is no action 'steal'"):
+    with pytest.raises(InputError, match="unknown action 'steal'"):
         parse_actions("steal")

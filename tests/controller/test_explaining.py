@@ -130,8 +130,8 @@ def test_the_namespace_is_needed_only_where_names_meet(asked: Asked) -> None:
     ("query", "status", "words"),
     [
         ("", 400, "name the pod: /explain?namespace=team-a&pod=train-0"),
-        ("?pod=wiats", 404, "there is no gang, pod or workload 'wiats'. Did you mean waits?"),
-        ("?pod=weits&namespace=n", 404, "there is no gang, pod or workload 'n/weits'. Did you mean n/waits?"),
+        ("?pod=wiats", 404, "no gang, pod or workload is named 'wiats'. Did you mean waits?"),
+        ("?pod=weits&namespace=n", 404, "no gang, pod or workload is named 'n/weits'. Did you mean n/waits?"),
     ],
 )
 def test_a_wrong_name_is_told(asked: Asked, query: str, status: int, words: str) -> None:
@@ -170,7 +170,7 @@ def test_a_replica_that_does_not_lead_says_which_does() -> None:
     replica.stop.set()
     replica.run()
     with running(api, leadership=stated["leadership"]) as second:
-        until(lambda: b"the-other does" in second.explain({"pod": "p"}).body)
+        until(lambda: b"the-other leads" in second.explain({"pod": "p"}).body)
         assert second.explain({"pod": "p"}).status == 503
 
 
@@ -203,7 +203,7 @@ def test_the_command_prints_what_the_controller_says(asked: Asked) -> None:
 @pytest.mark.parametrize(
     ("words", "problem"),
     [
-        (["n/nobody", "--server", "{server}"], "there is no gang, pod or workload 'n/nobody'"),
+        (["n/nobody", "--server", "{server}"], "no gang, pod or workload is named 'n/nobody'"),
         (["n/waits", "again", "--server", "{server}"], "neither an instance nor a plan"),
         (["n/waits", "--server", "localhost:1"], "is not the address of a controller"),
         (["n/waits", "--server", "http://127.0.0.1:1"], "does not answer"),

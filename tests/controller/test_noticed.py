@@ -92,13 +92,13 @@ def test_the_log_names_each_object_once_while_it_stands(capsys: pytest.CaptureFi
         reporter.cycle(Cycle(1, snapshot, Plan(), Orders(), (), frozenset(), 0.0, 0.0))
         return [line for line in capsys.readouterr().out.splitlines() if line]
 
-    aside = Notice("set-aside", "Pod n/p", "7 is no name")
+    aside = Notice("set-aside", "Pod n/p", "7 is not a name")
     (line,) = told(aside)
     assert "set aside" in line
     assert "Pod n/p" in line
-    assert "7 is no name" in line
+    assert "7 is not a name" in line
     assert told(aside) == []
-    assert told(Notice("set-aside", "Pod n/p", "8 is no name")) == []
+    assert told(Notice("set-aside", "Pod n/p", "8 is not a name")) == []
     assert told() == []
     assert len(told(aside)) == 1
 

@@ -193,7 +193,7 @@ def test_a_moved_gang_is_told_in_words_of_kai() -> None:
     assert str(pipelined) == "Pipelined: Pod ns/busy-1 was pipelined to node a"
 
 
-@pytest.mark.parametrize(("name", "words"), [("nobody", "there is no gang"), ("twin", "several gangs")])
+@pytest.mark.parametrize(("name", "words"), [("nobody", "no gang, pod or workload"), ("twin", "several gangs")])
 def test_a_gang_that_cannot_be_found_is_an_input_error(name: str, words: str) -> None:
     identical_pods = (
         gang("twin", pod("x", GpuRequest(1))),

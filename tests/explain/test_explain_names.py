@@ -44,7 +44,7 @@ def test_gangs_are_found_by_every_name_that_people_see(name: str, found: str) ->
         ("trian-vision", "Did you mean train-vision or vision-0?"),
         ("other/train-visoin", "Did you mean other/train-vision?"),
         ("train", "several gangs begin with 'train'"),
-        ("", "there is no gang, pod or workload ''"),
+        ("", "no gang, pod or workload is named ''"),
         ("x" * 10_000, "namespace/name"),
     ],
 )

@@ -214,4 +214,4 @@ def _typical(group: list[Run]) -> Run:
 
 def _outline(run: Run) -> str:
     stages = ", ".join(f"{stage.name} {stage.value:g}" for stage in run.stages[1:] if stage.value)
-    return f"{run.placed} gangs placed ({stages or 'nobody disturbed'})"
+    return f"{run.placed} gangs placed ({stages or 'nothing disturbed'})"

@@ -129,7 +129,7 @@ def test_the_command_prints_means_by_policy() -> None:
 @pytest.mark.parametrize(
     ("words", "problem"),
     [
-        (["--policies", "best"], "--policies: 'best' is no policy"),
+        (["--policies", "best"], "--policies: 'best' is not a policy"),
         (["--product", "dgx2-v100-16"], "--product: dgx2-v100-16 has 16 GPUs, more than 8"),
         (["--product", "none"], "unknown product 'none'"),
         (["--seeds", "x"], "--seeds: 'x' cannot be used"),

@@ -72,11 +72,11 @@ def test_json_has_the_summary(small: Path) -> None:
 @pytest.mark.parametrize(
     ("words", "problem"),
     [
-        (["--policies", "greedy"], "--policies: 'greedy' is no policy"),
+        (["--policies", "greedy"], "--policies: 'greedy' is not a policy"),
         (["--seeds", "two"], "--seeds: 'two' cannot be used"),
         (["--seeds", "99"], "arrivals_small_seed99.txt.gz: does not exist"),
         (["--traces", "none"], "openb_pod_list_none.csv: does not exist"),
-        (["--traces", "../small"], "--traces: '../small' is no name"),
+        (["--traces", "../small"], "--traces: '../small' is not a name"),
         (["--window", "0"], "--window: '0' cannot be used"),
         (["--moves", "1.5"], "--moves: '1.5' cannot be used"),
         (["--data", "nowhere"], "nowhere: is no folder"),
