@@ -78,7 +78,7 @@ def _problem(error: Any, context: Any) -> str:
         name = error.option_name
         near = nearest(name, [option for known in context.command.params for option in known.opts]) if context else ""
         cure = _RENAMED.get(name) or (f"Did you mean {near}?" if near else "")
-        return f"there is no option {name}" + (f". {cure}" if cure else "")
+        return f"unknown option {name}" + (f". {cure}" if cure else "")
     if param is None:
         return _plain(error.format_message())
     name = param.opts[0] if param.param_type_name == "option" else param.display_name_raw

@@ -82,7 +82,7 @@ def spread_constraint(raw: Raw, labels: Mapping[str, str]) -> tuple[bool, Spread
     counts = {field: raw.count(field, 1) for field in ("maxSkew", "minDomains")}
     for field, count in counts.items():
         if count < 1:
-            raise InputError(f"0 is no {field}", field=f"{raw.path}.{field}", cure="Write one or more")
+            raise InputError(f"0 is not allowed as {field}", field=f"{raw.path}.{field}", cure="Write one or more")
     return must, SpreadConstraint(
         _joined(label_selector(raw.get("labelSelector")), _own(raw, "matchLabelKeys", "In", labels)),
         raw.required("topologyKey"),
@@ -109,7 +109,7 @@ def _choice(raw: Raw, field: str, choices: tuple[str, ...]) -> str:
     chosen = raw.text(field, choices[0]) or choices[0]
     if chosen not in choices:
         raise InputError(
-            f"{chosen!r} is no {field}", field=f"{raw.path}.{field}", cure=f"Write one of {', '.join(choices)}"
+            f"{chosen!r} is not a valid {field}", field=f"{raw.path}.{field}", cure=f"Write one of {', '.join(choices)}"
         )
     return chosen
 

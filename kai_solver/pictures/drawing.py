@@ -65,7 +65,7 @@ def check_place(path: Path, field: str = "--plot") -> None:
         The name ends neither in .svg nor in .png, its folder does not exist, or matplotlib is not installed.
     """
     if path.suffix not in (".svg", ".png"):
-        problem = f"{path.suffix or 'no ending'} is no kind of drawing"
+        problem = f"{path.suffix or 'no ending'} is not a kind of drawing"
         raise InputError(problem, field=field, cure="Write .svg or .png")
     if not path.parent.is_dir():
         raise InputError("is in no folder that exists", field=field, file=str(path), cure="Name a writable place")

@@ -48,7 +48,7 @@ def read_set(path: Path) -> BenchSet:
         It is none; names file, field and cure.
     """
     if not path.is_file():
-        raise InputError("is no file", file=str(path), cure="Give a benchmark set: docs/benchmarks.md shows one")
+        raise InputError("is not a file", file=str(path), cure="Give a benchmark set: docs/benchmarks.md shows one")
     [(name, document), *more] = read_documents(path)
     if more or document.get("format") != BENCH_FORMAT:
         raise InputError("is no benchmark set", file=name, field="format", cure=f"Write format: {BENCH_FORMAT}")

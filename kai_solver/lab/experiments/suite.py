@@ -43,7 +43,7 @@ def check_folder(folder: Path, specs: Iterable[RunSpec]) -> None:
         The files do not make the traces that ``specs`` name.
     """
     if not folder.is_dir():
-        raise InputError("is no folder", file=str(folder), cure="Name the folder with the files of the openb trace")
+        raise InputError("is not a folder", file=str(folder), cure="Name the folder with the files of the openb trace")
     for name, seed in sorted({(spec.trace, spec.seed) for spec in specs}):
         load_trace(folder, name, seed)
 

@@ -36,7 +36,7 @@ def load_scenario(path: Path, *, seed: int | None = None, limits: Limits = DEFAU
         Names file, field and cure.
     """
     if not path.is_file():
-        raise InputError("is no file", file=str(path), cure="Give a scenario: docs/simulate.md shows one")
+        raise InputError("is not a file", file=str(path), cure="Give a scenario: docs/simulate.md shows one")
     [(name, document), *more] = read_documents(path, limits)
     if more:
         raise InputError("holds several documents", file=name, cure="Give one scenario a file")
@@ -53,7 +53,7 @@ def scenario_of(
 ) -> Scenario:
     """Scenario of a document; paths in it are relative to ``folder``."""
     if document.get("format") != SCENARIO_FORMAT:
-        problem = f"{document.get('format')!r} is no scenario"
+        problem = f"{document.get('format')!r} is not a scenario"
         raise InputError(problem, file=file, field="format", cure=f"Write format: {SCENARIO_FORMAT}")
     doc = validate(ScenarioDoc, document, file)
     try:
@@ -160,7 +160,7 @@ class _Loader:
         failures, found = self._doc.failures, list[Outage]()
         for number, doc in enumerate(failures.outages):
             if doc.node not in names:
-                problem = f"there is no node {doc.node!r}"
+                problem = f"unknown node {doc.node!r}"
                 raise InputError(problem, field=f"failures.outages[{number}].node", cure="Name a node of the cluster")
             found.append(Outage(doc.node, doc.at, doc.at + doc.lasts))
         if failures.random is not None:

@@ -79,7 +79,7 @@ def test_json_has_the_summary(small: Path) -> None:
         (["--traces", "../small"], "--traces: '../small' is not a name"),
         (["--window", "0"], "--window: '0' cannot be used"),
         (["--moves", "1.5"], "--moves: '1.5' cannot be used"),
-        (["--data", "nowhere"], "nowhere: is no folder"),
+        (["--data", "nowhere"], "nowhere: is not a folder"),
     ],
 )
 def test_what_cannot_be_used_is_said_in_one_line(small: Path, words: list[str], problem: str) -> None:

@@ -72,7 +72,7 @@ def test_the_seed_of_the_command_wins(scenario: Path, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("words", "why"),
     [
-        (["ghost.yaml"], "is no file"),
+        (["ghost.yaml"], "is not a file"),
         (["{scenario}", "--policies", ","], "names no policy"),
         (["{scenario}", "--policies", "ghost"], "ghost"),
         (["{scenario}", "--budget", "-1s"], "is not a budget"),
