@@ -4,12 +4,13 @@ As kube-scheduler's plugin DynamicResources does. A server whose feature gate ``
 ``status.extendedResourceClaimStatus``: that is how it is known, and then nothing of this is tried for a while.
 """
 
+import enum
 import threading
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from kai_solver.claims.extended import PREFIX
 from kai_solver.cluster.api import Api, Object, key_of, meta
@@ -20,6 +21,8 @@ from kai_solver.cluster.resources import DEVICE_CLASSES, PODS, RESOURCE_CLAIMS
 from kai_solver.cluster.store import Store
 from kai_solver.domain import Allotted
 from kai_solver.kubeobjects.raw import Raw
+from kai_solver.kubeobjects.resources import pod_request
+from kai_solver.units import GPU_RESOURCES
 
 MARK = "resource.kubernetes.io/extended-resource-claim"
 STATUS = "extendedResourceClaimStatus"
@@ -36,6 +39,37 @@ class _Given:
     uid: str
     claim: Object
     status: Object
+
+
+class _Role(enum.Enum):
+    """When a container runs: with all others, from before them on, or before them alone."""
+
+    LASTING = enum.auto()
+    SIDECAR = enum.auto()
+    SHORT = enum.auto()
+
+
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    """So many devices of a class for a resource of a container, by the request of this name."""
+
+    request: str
+    container: str
+    resource: str
+    device_class: str
+    count: int
+    role: _Role
+
+
+def _settled(asking: list[_Asked], total: int) -> list[_Asked]:
+    """What containers ask for one resource, short ones by requests of others; ``total``: what the pod has of it."""
+    by_count = {asked.count: asked for asked in reversed(asking) if asked.role is _Role.LASTING}
+    if all(asked.role is not _Role.SHORT or asked.count in by_count for asked in asking):
+        return [
+            replace(asked, request=by_count[asked.count].request) if asked.role is _Role.SHORT else asked
+            for asked in asking
+        ]
+    return [replace(asked, request=asking[0].request, count=total) for asked in asking]
 
 
 @dataclass(slots=True)
@@ -127,23 +161,26 @@ class Extended:
     # -- what is wanted ------------------------------------------------------------------------------------------------
 
     def _wanted(self, placement: Placement) -> _Given:
-        """One request for each resource of each container that asks, as kube-scheduler writes it."""
+        """The claim that `_asking` describes, with the devices of the plan."""
         pod = self.store.get(PODS, placement.key)
         if pod is None or meta(pod).get("uid") != placement.uid:
             raise BindError("the pod is gone")
         left: dict[str, list[Allotted]] = defaultdict(list)
         for device_class, devices in placement.extended:
             left[device_class] += devices
-        requests: list[Object] = []
+        requests: dict[str, Object] = {}
         mappings: list[Object] = []
         results: list[Allotted] = []
-        for name, container, resource, device_class, count in self._asking(Raw(pod), left):
+        for asked in self._asking(Raw(pod), left):
+            name, device_class, count = asked.request, asked.device_class, asked.count
+            mappings.append({"containerName": asked.container, "resourceName": asked.resource, "requestName": name})
+            if name in requests:
+                continue
             exactly = {"deviceClassName": device_class, "allocationMode": "ExactCount", "count": count}
-            requests.append({"name": name, "exactly": exactly})
-            mappings.append({"containerName": container, "resourceName": resource, "requestName": name})
+            requests[name] = {"name": name, "exactly": exactly}
             given, left[device_class] = left[device_class][:count], left[device_class][count:]
             results += [Allotted(name, found.driver, found.pool, found.device) for found in given]
-        if any(left.values()) or len(results) != sum(request["exactly"]["count"] for request in requests):
+        if any(left.values()) or len(results) != sum(one["exactly"]["count"] for one in requests.values()):
             classes = ", ".join(f"{len(devices)} of class {name}" for name, devices in placement.extended)
             raise BindError(f"the planned devices ({classes}) are not what its containers ask for")
         name = f"{placement.name}-extended-resources"
@@ -151,23 +188,32 @@ class Extended:
         metadata: Object = {"name": name, "namespace": placement.namespace, "ownerReferences": [owner]}
         metadata |= {"annotations": {MARK: "true"}, "finalizers": [FINALIZER]}
         user = {"resource": "pods", "name": placement.name, "uid": placement.uid}
-        claim: Object = {"metadata": metadata, "spec": {"devices": {"requests": requests}}}
+        claim: Object = {"metadata": metadata, "spec": {"devices": {"requests": list(requests.values())}}}
         allocation = allocation_of(self.store, claim, tuple(results), placement.node)
         claim["status"] = {"allocation": allocation, "reservedFor": [user]}
         return _Given(placement.uid, claim, {"resourceClaimName": name, "requestMappings": mappings})
 
-    def _asking(self, pod: Raw, classes: Iterable[str]) -> Iterator[tuple[str, str, str, str, int]]:
-        """Name of the request, container, resource, class and number, of all that containers ask of the classes."""
+    def _asking(self, pod: Raw, classes: Iterable[str]) -> Iterator["_Asked"]:
+        """What all containers ask of the classes: one request for each, as kube-scheduler writes it, if none is short.
+
+        A short container ends before others begin (an init container, no sidecar), and its devices are theirs then: the
+        pod has as many as it needs at one time. It gets those of a container that asks for as many. Where there is
+        none, one request is for all: the API maps a container to one request, and a device is in one.
+        """
         backing = {resource: name for name in sorted(classes) for resource in self._names(name)}
         before = pod.items("spec.initContainers")
+        found: dict[str, list[_Asked]] = defaultdict(list)
         for index, container in enumerate((*before, *pod.items("spec.containers"))):
             stated = container.strings("resources.limits") | container.strings("resources.requests")
-            asked = sorted(backing.keys() & stated.keys())
-            if asked and index < len(before):
-                raise BindError("init containers with extended resources by resource claim are not supported")
-            for number, resource in enumerate(asked):
-                name, count = f"container-{index}-request-{number}", int(stated[resource])
-                yield name, container.text("name"), resource, backing[resource], count
+            is_sidecar = index < len(before) and container.text("restartPolicy") == "Always"
+            for number, resource in enumerate(sorted(backing.keys() & stated.keys())):
+                request, name = f"container-{index}-request-{number}", container.text("name")
+                role = _Role.SIDECAR if is_sidecar else _Role.SHORT if index < len(before) else _Role.LASTING
+                asked = _Asked(request, name, resource, backing[resource], int(stated[resource]), role)
+                found[resource].append(asked)
+        total = pod_request(pod.get("spec"), GPU_RESOURCES)
+        settled = (each for resource, asking in found.items() for each in _settled(asking, total[resource]))
+        yield from sorted(settled, key=lambda asked: asked.role is _Role.SHORT)
 
     def _names(self, device_class: str) -> set[str]:
         """Resources by which the class is asked for."""

@@ -79,6 +79,42 @@ def test_the_claim_is_made_allocated_and_told_container_by_container() -> None:
     }
 
 
+def initial(*counts: int, **more: str) -> list[Object]:
+    return [
+        {"name": f"i{n}", "resources": {"limits": {RESOURCE: str(count)}}, **more} for n, count in enumerate(counts)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("init", "main", "requests", "told"),
+    [
+        (initial(2), (2,), {1: 2}, {"i0": 1, "c0": 1}),
+        (initial(1), (2, 1), {1: 2, 2: 1}, {"i0": 2, "c0": 1, "c1": 2}),
+        (initial(3), (1,), {0: 3}, {"i0": 0, "c0": 0}),
+        (initial(1, 3), (1, 1), {0: 3}, dict.fromkeys(("i0", "i1", "c0", "c1"), 0)),
+        (initial(2, restartPolicy="Always"), (1,), {0: 2, 1: 1}, {"i0": 0, "c0": 1}),
+        (
+            [*initial(1, restartPolicy="Always"), {**initial(2)[0], "name": "s"}],
+            (1,),
+            {0: 3},
+            {"i0": 0, "s": 0, "c0": 0},
+        ),
+    ],
+)
+def test_devices_of_init_containers_are_those_of_the_containers_that_follow(
+    init: list[Object], main: tuple[int, ...], requests: dict[int, int], told: dict[str, int]
+) -> None:
+    bench = Bench()
+    bench.extended.prepare(bench.placement(*main, count=sum(requests.values()), initContainers=init))
+    (claim,) = bench.claims()
+    stated = {one["name"]: one["exactly"]["count"] for one in claim["spec"]["devices"]["requests"]}
+    assert stated == {f"container-{index}-request-0": count for index, count in requests.items()}
+    devices = [one["device"] for one in claim["status"]["allocation"]["devices"]["results"]]
+    assert len(set(devices)) == len(devices) == sum(requests.values()), "no device is in two requests"
+    mapped = {one["containerName"]: one["requestName"] for one in bench.told()["requestMappings"]}
+    assert mapped == {name: f"container-{index}-request-0" for name, index in told.items()}
+
+
 def test_the_name_of_the_class_asks_for_it_too() -> None:
     bench = Bench()
     bench.extended.prepare(bench.placement(1, resource="deviceclass.resource.kubernetes.io/gpu"))
@@ -129,7 +165,7 @@ def test_several_resources_are_had_by_one_claim() -> None:
     [
         ({"count": 1}, "are not what its containers ask for"),
         ({"count": 3}, "are not what its containers ask for"),
-        ({"initContainers": [{"name": "i", "resources": {"limits": {RESOURCE: "1"}}}]}, "init containers"),
+        ({"initContainers": [{"name": "i", "resources": {"limits": {RESOURCE: "3"}}}]}, "are not what its containers"),
     ],
 )
 def test_what_does_not_fit_the_pod_is_not_made(words: Any, why: str) -> None:

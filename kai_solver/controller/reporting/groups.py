@@ -12,6 +12,7 @@ from kai_solver.cluster.resources import POD_GROUPS
 from kai_solver.cluster.writer import Order
 from kai_solver.controller.loop import Cycle
 from kai_solver.controller.reporting import changes
+from kai_solver.controller.reporting.claimed import ClaimedGpus, amounts_beside
 from kai_solver.controller.reporting.context import ReportContext
 from kai_solver.controller.reporting.placing import Placing
 from kai_solver.domain import Gang, Plan, Pod, PodStatus, Snapshot
@@ -20,7 +21,6 @@ from kai_solver.kubeobjects import names
 from kai_solver.kubeobjects.grouping import OwnGroup, followed
 from kai_solver.kubeobjects.raw import format_time
 from kai_solver.reasons.events import is_stale, plan_events
-from kai_solver.reasons.pending import resource_list
 from kai_solver.units import CPU, MEMORY
 
 SUMS_S = 30.0
@@ -105,24 +105,31 @@ class Groups:
 
 def sums(gang: Gang, snapshot: Snapshot) -> dict[str, dict[str, str]]:
     """``status.resourcesStatus``: what its pods hold and ask for."""
-    gpu_name, schema = snapshot.policy.gpu_resources[0], snapshot.schema
+    gpu_name, names_of_rows = snapshot.policy.gpu_resources[0], _named(snapshot)
+    claimed = ClaimedGpus(snapshot.claims)
     active = [pod for pod in gang.pods if pod.status.is_active]
     asking = [pod for pod in gang.pods if pod.status.is_alive or pod.status is PodStatus.BINDING]
-    allocated = _sum(active, gpu_name, schema.names)
+    allocated = _sum(active, gpu_name, names_of_rows, claimed)
     return {
         "allocated": allocated,
         "allocatedNonPreemptible": {} if gang.preemptible else allocated,
-        "requested": _sum(asking, gpu_name, schema.names),
+        "requested": _sum(asking, gpu_name, names_of_rows, claimed),
     }
 
 
-def _sum(pods: list[Pod], gpu_name: str, resource_names: tuple[str, ...]) -> dict[str, str]:
+def _named(snapshot: Snapshot) -> tuple[str, ...]:
+    """Names of the resources that pods ask for; rows that claims add are ours alone."""
+    lowered = snapshot.claims.lowered if snapshot.claims is not None else None
+    return (lowered.schema if lowered is not None else snapshot.schema).names
+
+
+def _sum(pods: list[Pod], gpu_name: str, resource_names: tuple[str, ...], claimed: ClaimedGpus) -> dict[str, str]:
     if not pods:
         return {}
     total = [sum(column) for column in zip(*(pod.request for pod in pods), strict=True)]
     gpu = sum(pod.gpu.devices * pod.gpu.milli + pod.quota_gpu_milli for pod in pods)
     extended = {name: str(total[at]) for at, name in enumerate(resource_names) if at > 3 and total[at]}
-    return resource_list((total[CPU], total[MEMORY], gpu), gpu_name) | extended
+    return amounts_beside((total[CPU], total[MEMORY], gpu), gpu_name, claimed.of(pods)) | extended
 
 
 def _is_ours(stands: Object) -> bool:
