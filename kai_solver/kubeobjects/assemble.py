@@ -9,6 +9,7 @@ from kai_solver.domain import Constraints, Gang, Node, Pod, Policy, Queue, Snaps
 from kai_solver.domain.object_limits import MOST_UNOFFERED
 from kai_solver.errors import InputError
 from kai_solver.kubeobjects import names, shards
+from kai_solver.kubeobjects.anchors import anchored
 from kai_solver.kubeobjects.bare import read_bare
 from kai_solver.kubeobjects.bindings import read_bindings
 from kai_solver.kubeobjects.budgets import read_budgets
@@ -93,7 +94,7 @@ def _read(objects: RawObjects, now_s: float, settings: KubeSettings | None, reca
     schema = _schema(pods, nodes, settings.policy)
     finish = _Finish(schema, nodes, notices, recall, settings, _without_row(pods, schema, settings.policy))
     queues = _queues(objects, nvidia.queues, membership, settings, notices)
-    gangs, foreign_load = finish.gangs(membership), finish.load((*foreign, *membership.loose))
+    gangs, foreign_load = anchored(finish.gangs(membership)), finish.load((*foreign, *membership.loose))
     recall.end()
     return Snapshot(
         now_s=now_s,

@@ -325,3 +325,23 @@ def test_equal_constraints_are_one_object(build: Any) -> None:
     found = build.read(build.pod("p1", more), build.pod("p2", more))
     first, second = (gang.pods[0].constraints for gang in found.gangs)
     assert first is second
+
+
+def test_a_pod_that_a_waiting_pod_must_be_near_stays_on_its_node(build: Any) -> None:
+    selector = {"labelSelector": {"matchLabels": {"app": "x"}}, "topologyKey": "kubernetes.io/hostname"}
+    near = {"podAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [selector]}}
+    runs: dict[str, Any] = {"spec": {"nodeName": "n"}, "status": {"phase": "Running"}}
+    anchor, other = build.pod("anchor", runs, labels={"app": "x"}), build.pod("other", runs)
+    waits = build.pod("waits", {"spec": {"affinity": near}})
+
+    def held(*objects: Any) -> list[str]:
+        found = build.read(build.node("n"), *objects)
+        pods = [pod for gang in found.gangs for pod in gang.pods if pod.node]
+        return [
+            pod.name
+            for pod in pods
+            if any(term[0].key == "metadata.name" for t in pod.constraints.node_terms for term in t)
+        ]
+
+    assert held(anchor, other, waits) == ["anchor"]
+    assert held(anchor, other) == [], "nothing waits for it"

@@ -352,11 +352,16 @@ class Replica:
 
     def sees_cordoned(self, node: str) -> bool:
         """Whether a node is cordoned as far as it knows."""
+        nodes = self.objects()["nodes"]
+        return any(one["metadata"]["name"] == node and one["spec"].get("unschedulable") for one in nodes)
+
+    def objects(self) -> dict[str, list[Object]]:
+        """The objects that it knows, by member of KAI's snapshot."""
         _, body = self._get("/get-snapshot")
         with zipfile.ZipFile(io.BytesIO(body)) as archive:
             (member,) = archive.namelist()
-            nodes = json.loads(archive.read(member))["rawObjects"]["nodes"]
-        return any(one["metadata"]["name"] == node and one["spec"].get("unschedulable") for one in nodes)
+            found: dict[str, list[Object]] = json.loads(archive.read(member))["rawObjects"]
+        return found
 
     def _get(self, path: str) -> tuple[int, bytes]:
         is_open = path in ("/healthz", "/readyz")
