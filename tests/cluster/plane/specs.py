@@ -80,7 +80,6 @@ CLEARED = (
     KAI_CONFIGS,
 )
 NOT_APPLYING = {
-    "MinSubGroup validation / should reject minSubGroup exceeding child count": "KAI's own webhook only warns of it",
     "Scheduling of Pod with PVC / CSI storageclass / Don't schedule pod with invalid storage class": (
         "it wants a CSI driver that provisions volumes; neither KAI nor we could run it"
     ),

@@ -1,11 +1,13 @@
 """KAI's specs of where work goes while there is room: selectors, workloads, queues, topologies, subgroups, webhooks."""
 
 import itertools
+import json
 import time
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
+import urllib3
 
 from kai_solver.cluster.resources import (
     CONFIG_MAPS,
@@ -23,7 +25,7 @@ from kai_solver.cluster.resources import (
 from tests.cluster.plane.agents import GROUP
 from tests.cluster.plane.cluster import SPACE, Cluster, pod
 from tests.cluster.plane.kinds import Maker, reference
-from tests.cluster.plane.plane import Plane, wait_for
+from tests.cluster.plane.plane import ADMIN, Plane, wait_for
 from tests.cluster.plane.specs import (
     CPU_WORKER,
     CRON_JOBS,
@@ -632,12 +634,27 @@ def test_a_subtree_may_be_optional(spec: Spec, room: int) -> None:
         ({"minSubGroup": 1, "subGroups": [leaf("a") | {"minSubGroup": 1}]}, False),
         ({"minSubGroup": 1, "subGroups": [leaf("x"), leaf("a", 1, "x")]}, False),
         ({"minSubGroup": 1, "subGroups": [inner("a", 1)]}, False),
-        ({"minSubGroup": 3, "subGroups": [leaf("a"), leaf("b")]}, False),
     ],
 )
 def test_pod_groups_are_validated(spec: Spec, fields: dict[str, Any], is_taken: bool) -> None:
     body = {"metadata": {"name": f"{spec.name}-g"}, "spec": {"queue": spec.queue(), **fields}}
     assert (spec.refusal(POD_GROUPS, body) == "") == is_taken
+
+
+@specs("MinSubGroup validation / should reject minSubGroup exceeding child count")
+def test_more_subgroups_than_there_are_is_a_warning_as_in_kai(spec: Spec) -> None:
+    fields = {"queue": spec.queue(), "minSubGroup": 3, "subGroups": [leaf("a"), leaf("b")]}
+    body = {"apiVersion": POD_GROUPS.api_version, "kind": "PodGroup", "metadata": {"name": f"{spec.name}-g"}}
+    plane = spec.cluster.plane
+    with urllib3.PoolManager(ca_certs=str(plane.authority), retries=False) as pool:
+        answer = pool.request(
+            "POST",
+            f"{plane.url}{POD_GROUPS.path(SPACE)}",
+            body=json.dumps(body | {"spec": fields}),
+            headers={"Authorization": f"Bearer {ADMIN}", "Content-Type": "application/json"},
+        )
+    assert answer.status == 201
+    assert "minSubGroup (3) exceeds the number of direct child SubGroups (2)" in answer.headers["Warning"]
 
 
 # -- topology ----------------------------------------------------------------------------------------------------------
