@@ -66,6 +66,15 @@ def test_every_alert_has_its_page_and_every_page_its_alert() -> None:
     assert {str(page.relative_to(ROOT)) for page in (ROOT / "docs" / "runbooks").glob("*.md")} == set(pages)
 
 
+def test_the_page_of_alerts_lists_them_all() -> None:
+    rows = {line for line in (ROOT / "docs" / "alerts.md").read_text().splitlines() if line.startswith("| [")}
+    assert rows == {
+        f"| [`{rule['alert']}`]({rule['annotations']['runbook_url'].removeprefix('docs/')}) "
+        f"| {rule['labels']['severity']} | {rule['annotations']['summary']} |"
+        for rule in rules()
+    }
+
+
 def test_alerts_fire_when_they_should_and_only_then(promtool: Path) -> None:
     command = [str(promtool), "test", "rules", "alerts_test.yaml"]
     done = subprocess.run(command, cwd=Path(__file__).parent, capture_output=True, text=True, timeout=120, check=False)

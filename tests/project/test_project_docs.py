@@ -8,6 +8,7 @@ from typing import Any, get_args
 
 import pytest
 import typer
+import yaml
 
 from kai_solver.check import RULES
 from kai_solver.cli.app import app
@@ -74,6 +75,16 @@ def test_make_targets_in_the_documentation_exist(page: Path) -> None:
 def test_links_lead_to_files(page: Path) -> None:
     broken = [link for link in LINK.findall(page.read_text()) if not (page.parent / link).exists()]
     assert broken == []
+
+
+def test_the_site_fetches_nothing_and_searches_from_the_file_system() -> None:
+    """The plugin takes a script of ours in place of one that it would fetch, by its name."""
+    site = yaml.safe_load((ROOT / "mkdocs.yml").read_text())
+    assert site["theme"]["font"] is False
+    assert {"search", "offline"} <= set(site["plugins"])
+    scripts = site["extra"]["polyfills"]
+    assert any("iframe-worker" in script for script in scripts)
+    assert [script for script in scripts if not (ROOT / "docs" / script).is_file()] == []
 
 
 def test_the_readme_begins_with_the_two_commands() -> None:
