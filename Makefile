@@ -24,7 +24,7 @@ PLANE := tests/cluster/plane
 # Tests start hundreds of processes: compiled modules are kept, also where the caller's environment says otherwise.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: help env kernels run style types test test-rooms campaigns test-cluster soak fuzz image tools test-fast lint bench bench-scale bench-links bench-cluster bench-steady bench-http conformance docs docs-check manifests lock clean
+.PHONY: help env kernels run style types test test-rooms campaigns test-cluster soak fuzz image tools test-fast lint bench bench-scale bench-links bench-cluster rehearsal bench-steady bench-http conformance docs docs-check manifests lock clean
 
 help: ## Show this list
 	@awk -F':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -111,6 +111,9 @@ bench-links: $(STAMP) ## Measure what links between GPUs cost a cycle (about 5 m
 
 bench-cluster: $(STAMP) ## Measure the controller on a real control plane, 500 nodes and 4,000 pods (needs Go once, about 5 minutes)
 	$(BIN)/python -m tests.cluster.plane.bench
+
+rehearsal: $(STAMP) ## Hand over from KAI and go back, 200 nodes with running work on a real control plane (needs Go once, about 4 minutes)
+	$(BIN)/python -m tests.cluster.plane.rehearsal
 
 bench-steady: $(STAMP) ## Measure its CPU and memory with 2,000 nodes and 16,000 running pods when nothing changes (about 8 minutes)
 	$(BIN)/python -m tests.cluster.plane.bench --only steady

@@ -52,8 +52,8 @@ def controller(
 ) -> Exit:
     """Schedule a Kubernetes cluster: watch it, decide, bind, move, evict.
 
-    A drop-in for KAI's scheduler: the same Queues, PodGroups, labels and annotations. It refuses to start while KAI's
-    own scheduler runs under the same name. With --dry-run it may run beside it.
+    A drop-in for KAI's scheduler: the same Queues, PodGroups, labels and annotations. It waits while KAI's own
+    scheduler runs under the same name. With --dry-run it may run beside it.
 
     \b
     Examples:

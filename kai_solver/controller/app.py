@@ -101,7 +101,7 @@ class Controller:
         Raises
         ------
         InputError
-            An address cannot be served on, or KAI's own scheduler is at work.
+            An address cannot be served on.
         ApiError
             The API server refuses to say what has to be known first.
         """
@@ -129,8 +129,6 @@ class Controller:
 
         Raises
         ------
-        InputError
-            KAI's own scheduler is at work.
         ApiError
             The API server refuses for `REFUSED_S`: a server that has just started may not know our rights yet.
         """
@@ -138,7 +136,7 @@ class Controller:
         while not self.stop.is_set():
             try:
                 if not self.settings.dry_run:
-                    parts.rival.refuse(self.stop.wait)
+                    parts.rival.look()
                 parts.known.owners.discover()
             except ApiError as error:
                 is_young = error.status in (401, 403) and time.monotonic() - began_s < REFUSED_S

@@ -4,6 +4,7 @@ import re
 import threading
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import structlog
@@ -16,8 +17,8 @@ from kai_solver.kubeobjects.raw import Raw
 
 _LOG = structlog.get_logger(__name__)
 
-LOOK_S = 30.0
-"""Between looks."""
+LOOK_S, WATCH_S = 5.0, 1.0
+"""Between looks: while it is away, and while it is, or may be, at work."""
 
 JUDGED_S = 6.0
 """Seconds without a renewal after which a holder is not at work; KAI's scheduler renews every 5 seconds."""
@@ -30,11 +31,22 @@ KAI = "kai-scheduler"
 _POD_NAME = re.compile(r"[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?")
 
 
+@dataclass(frozen=True, slots=True)
+class _Held:
+    """A held Lease: its content, and when that last changed, by ``monotonic``; ``is_new``: no change was seen."""
+
+    spec: dict[str, Any]
+    changed_s: float
+    is_new: bool
+
+
 class Rival:
     """Checks whether KAI's scheduler renews a Lease of the name that it uses, in any namespace.
 
-    Looking twice needs no clock that agrees with the holder's. Users may make Leases of any name in their namespaces:
-    in another one than KAI's and ours the holder must be a pod whose account may write BindRequests everywhere.
+    A Lease that was held before the first look is judged after `JUDGED_S`, since only a renewal shows that its holder
+    is alive; one that is acquired later has a live holder. No clock needs to agree with the holder's. Users may make
+    Leases of any name in their namespaces: in another one than KAI's and ours the holder must be a pod whose account
+    may write BindRequests everywhere.
 
     Parameters
     ----------
@@ -42,46 +54,49 @@ class Rival:
         Called after each look: whether it is at work.
     """
 
-    def __init__(self, api: Api, settings: ControllerSettings, report: Callable[[bool], None] = lambda _: None) -> None:
+    def __init__(
+        self,
+        api: Api,
+        settings: ControllerSettings,
+        report: Callable[[bool], None] = lambda _: None,
+        monotonic: Callable[[], float] = time.monotonic,
+    ) -> None:
         self.name = settings.scheduler_name + (f"-{settings.node_pool}" if settings.node_pool else "")
         self.problem = ""
-        """That it is at work, and where; empty where it is not, as far as is known."""
+        """That it is at work, or may be, and where; empty where it is not, as far as is known."""
         self._api = api
         self._ours = settings.namespace, settings.lease_name
         self._report = report
-        self._seen: dict[str, dict[str, Any]] = {}
-        self._is_sure = False
+        self._monotonic = monotonic
+        self._seen: dict[str, _Held] | None = None
 
     def look(self) -> None:
-        """Compare with the last look; `ApiError` where nothing can be seen."""
+        """Compare with the looks before; `ApiError` where nothing can be seen."""
         found = {str(meta(item).get("namespace")): item for item in self._api.page(LEASES, name=self.name).items}
-        held = {namespace: _spec(item) for namespace, item in found.items() if self._is_foreign(namespace, item)}
-        live = sorted(name for name, spec in held.items() if self._seen.get(name, spec) != spec)
-        live = [name for name in live if self._may_schedule(name, held[name])]
-        self._is_sure = not live and held.keys() <= self._seen.keys()
+        now_s, before, is_first = self._monotonic(), self._seen or {}, self._seen is None
+        held = {}
+        for namespace, item in found.items():
+            spec, known = _spec(item), before.get(namespace)
+            if not self._is_foreign(namespace, item):
+                continue
+            is_same = known is not None and known.spec == spec
+            held[namespace] = known if known is not None and is_same else _Held(spec, now_s, is_first)
         self._seen = held
-        self._say(live[0] if live else "")
-        self._report(bool(self.problem))
-
-    def refuse(self, sleep: Callable[[float], object] = time.sleep) -> None:
-        """Make sure that it is not at work.
-
-        Raises
-        ------
-        InputError
-            It is.
-        """
-        self.look()
-        if not self._is_sure:
-            sleep(JUDGED_S)
-            self.look()
-        if self.problem:
-            cure = "Scale it to 0, give kai-solver another scheduler_name, or run beside it with dry_run"
-            raise InputError(self.problem, cure=cure)
+        recent = sorted(name for name, one in held.items() if now_s - one.changed_s < JUDGED_S)
+        working = [name for name in recent if self._may_schedule(name, held[name].spec)]
+        sure = [name for name in working if not held[name].is_new]
+        if sure:
+            self._say(f"KAI's own scheduler is running: its Lease {sure[0]}/{self.name} is renewed")
+        elif working:
+            within = f"within {JUDGED_S:g} s it is known whether its Lease {working[0]}/{self.name} is renewed"
+            self._say(f"KAI's own scheduler may be running: {within}")
+        else:
+            self._say("")
+        self._report(bool(sure))
 
     def run(self, stop: threading.Event) -> None:
         """Look again and again until ``stop`` is set; while nothing can be seen the last look holds."""
-        while not stop.wait(LOOK_S if self._is_sure else JUDGED_S):
+        while not stop.wait(WATCH_S if self.problem else LOOK_S):
             try:
                 self.look()
             except ApiError as error:
@@ -112,12 +127,11 @@ class Rival:
             )
         return is_kai
 
-    def _say(self, namespace: str) -> None:
-        problem = f"KAI's own scheduler is running: its Lease {namespace}/{self.name} is renewed" if namespace else ""
-        if problem and not self.problem:
-            _LOG.error("kai-solver decides nothing until it is stopped", why=problem)
+    def _say(self, problem: str) -> None:
+        if problem and problem != self.problem:
+            _LOG.warning("kai-solver decides nothing", why=problem)
         elif self.problem and not problem:
-            _LOG.info("KAI's own scheduler is gone: kai-solver decides again")
+            _LOG.info("KAI's own scheduler is not running: kai-solver decides")
         self.problem = problem
 
 

@@ -326,6 +326,11 @@ class ControllerSettings(BaseSettings):
     binding: Literal["own", "bindrequest"] = Field(
         default="own", description="own: pods are bound here; bindrequest: BindRequests for KAI's binder."
     )
+    accounting: Literal["own", "external"] = Field(
+        default="own",
+        description="own: the sums in statuses of Queues and PodGroups are written here; external: KAI's queue "
+        "controller and pod-group controller write them.",
+    )
     write_pod_groups: bool = Field(
         default=False, description="Write a PodGroup for plain pods, too. This costs one more write for each of them."
     )

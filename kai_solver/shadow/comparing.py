@@ -4,6 +4,7 @@ Everything is compared in the order of the policy: first whether a gang got its 
 leave theirs, then when it got them. `docs/shadow.md` explains each rule to its readers.
 """
 
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from itertools import pairwise
@@ -259,9 +260,11 @@ def _judge(wait: Waiting, recording: _Recording) -> None:
 
 
 def _is_stale(there_s: float, recording: _Recording) -> bool:
-    """Whether room may have come up between the last look before a binding and that binding."""
-    looked_s = max((look.began for look in recording.looks if look.began <= there_s), default=float("-inf"))
-    return any(line.at >= looked_s and line.after < there_s for line in recording.left)
+    """Whether room may have come up between the last look before a binding and that binding; lists are in order."""
+    looks, left = recording.looks, recording.left
+    last = bisect_right(looks, there_s, key=lambda look: look.began) - 1
+    first = bisect_left(left, looks[last].began, key=lambda line: line.at) if last >= 0 else 0
+    return first < len(left) and left[first].after < there_s
 
 
 def _count_evictions(recording: _Recording, rows: dict[str, GangRow]) -> None:

@@ -294,14 +294,31 @@ class Renewing(MemoryApi):
     times: Iterator[int] = itertools.repeat(0)
 
     def page(self, resource: Resource, **words: Any) -> Page:
-        if resource == LEASES:
+        found = super().page(resource, **words)
+        if resource == LEASES and found.items:
             self.patch(LEASES, rival.KAI, "kai-scheduler", {"spec": {"renewTime": str(next(self.times))}})
         return super().page(resource, **words)
 
 
+def test_beside_kais_scheduler_it_starts_and_waits_for_it_to_go(monkeypatch: pytest.MonkeyPatch) -> None:
+    """All is listed by then, so that the first decision follows at once."""
+    for name, seconds in (("WATCH_S", 0.05), ("JUDGED_S", 0.5)):
+        monkeypatch.setattr(rival, name, seconds)
+    api = cluster_of(Renewing())
+    api.create(LEASES, rival.KAI, {"metadata": {"name": "kai-scheduler"}, "spec": {"holderIdentity": "theirs"}})
+    api.times = itertools.count()
+    pod(api, "p")
+    with running(api) as replica:
+        until(lambda: "is renewed; this replica decides nothing" in replica.not_ready())
+        assert bound(api) == set()
+        api.times = itertools.repeat(0)
+        api.delete(LEASES, rival.KAI, "kai-scheduler")
+        until(lambda: bound(api) == {"p"})
+
+
 def test_while_kais_scheduler_is_at_work_nothing_is_decided(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(rival, "LOOK_S", 0.05)
-    monkeypatch.setattr(rival, "JUDGED_S", 0.3)
+    for name, seconds in (("LOOK_S", 0.05), ("WATCH_S", 0.05), ("JUDGED_S", 0.3)):
+        monkeypatch.setattr(rival, name, seconds)
     api = cluster_of(Renewing())
     api.create(LEASES, rival.KAI, {"metadata": {"name": "kai-scheduler"}, "spec": {"holderIdentity": "theirs"}})
 

@@ -44,6 +44,21 @@ def test_the_time_of_a_condition_stays_when_only_its_words_change(world: World) 
     assert world.condition("p")["lastTransitionTime"] == since
 
 
+def test_where_others_write_sums_everything_else_is_still_reported() -> None:
+    world = World(accounting="external")
+    world.queue("q")
+    world.node("a")
+    world.gang("g", 1)
+    world.gang("large", 2)
+    told = world.round() + world.round()
+    assert not world.get(QUEUES, "q").get("status")
+    for name in ("g", "large"):
+        assert "resourcesStatus" not in world.get(POD_GROUPS, name).get("status", {})
+    assert world.get(POD_GROUPS, "large")["status"]["schedulingConditions"]
+    assert "kai.scheduler/last-start-timestamp" in world.get(POD_GROUPS, "g")["metadata"]["annotations"]
+    assert not [note for note in told if "queues" in note]
+
+
 def test_a_bound_pod_without_a_pod_group_costs_its_binding_and_an_event(world: World) -> None:
     world.node("a")
     world.pod("p")

@@ -35,12 +35,15 @@ class Groups:
     ----------
     write, write_plain
         Whether PodGroups that our groupers found are written; those of plain pods, too.
+    sums
+        Whether the sums of their pods are written; else KAI's pod-group controller does so.
     """
 
     context: ReportContext
     placing: Placing
     write: bool = False
     write_plain: bool = False
+    sums: bool = True
     _pods: dict[str, tuple[Pod, ...]] = field(default_factory=dict)
     _own: dict[str, OwnGroup] = field(default_factory=dict)
 
@@ -87,6 +90,8 @@ class Groups:
                 self._pods.pop(gang.key, None)  # reported once it is there
             return
         self._stale(snapshot, gang)
+        if not self.sums:
+            return
         change = changes.status({"resourcesStatus": sums(gang, snapshot)})
         self.context.statuses.patch(POD_GROUPS, gang.key, change, topic="sums", order=Order.LAST, every_s=SUMS_S)
 

@@ -40,10 +40,10 @@ class Queues:
     _without: dict[str, str] = field(default_factory=dict)
     """Gangs with such an event, and its reason."""
 
-    def cycle(self, problem: Problem) -> None:
-        """All queues that take part."""
-        claimed = _claimed(problem)
-        for index, name in enumerate(problem.queues.names):
+    def cycle(self, problem: Problem, *, sums: bool = True) -> None:
+        """All queues that take part; without ``sums`` their statuses are left alone."""
+        claimed = _claimed(problem) if sums else ()
+        for index, name in enumerate(problem.queues.names) if sums else ():
             with barrier("reporting", name):
                 self._report(problem, index, claimed[index])
         without = {gang.key: (gang, why) for gang, why in problem.without_queue}

@@ -40,4 +40,5 @@ def make_status_reporter(
     context = ReportContext(store, Statuses(api, store, writer), events, settings.node_pool or "default", clock)
     placing = Placing(context)
     groups = Groups(context, placing, write=settings.grouping == "own", write_plain=settings.write_pod_groups)
-    return StatusReporter(context, writer, groups, placing, problem, own)
+    groups.sums = sums = settings.accounting == "own"
+    return StatusReporter(context, writer, groups, placing, problem, own, sums=sums)

@@ -46,6 +46,8 @@ class StatusReporter:
         The problem of the newest cycle, for sums by queue; None where there is none.
     own
         PodGroups that our groupers found in the newest reading.
+    sums
+        Whether the sums of queues are written; else KAI's queue controller does so.
     """
 
     context: ReportContext
@@ -54,6 +56,7 @@ class StatusReporter:
     placing: Placing
     problem: Callable[[], Problem | None] = lambda: None
     own: Callable[[], Mapping[str, OwnGroup]] = dict
+    sums: bool = True
     _inbox: "queue.SimpleQueue[_Decided | GangBound | Evicted]" = field(default_factory=queue.SimpleQueue)
     _bell: threading.Event = field(default_factory=threading.Event)
     _waiting: Waiting = field(init=False)
@@ -135,4 +138,4 @@ class StatusReporter:
         problem = decided.problem
         if problem is not None:
             with barrier("reporting", "queues"):
-                self._queues.cycle(problem)
+                self._queues.cycle(problem, sums=self.sums)
