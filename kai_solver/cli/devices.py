@@ -64,7 +64,7 @@ def devices(
       nvidia-smi topo -m > node.txt; kai-solver devices --matrix node.txt --free 0,1,2,5 --count 2
       kai-solver devices --matrix node.txt --free 1-7 --count 4 --row aligned-preferred --json
 
-    Exit code 1: so many GPUs are not free, or not in the row that is required.
+    Exit code 1 if that many GPUs are not free, or not in the required row.
     """
     from kai_solver.errors import InputError
 

@@ -78,7 +78,7 @@ def load_case(document: Mapping[str, Any], file: str = "") -> CaseFile:
     Raises
     ------
     InputError
-        A field is missing or has a value that cannot be meant.
+        A field is missing or has an invalid value.
     """
     try:
         return _case_file(validate(CaseDoc, document, file), file)

@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 from typing import Any, get_args
 
+import markdown  # type: ignore[import-untyped]
 import pytest
 import typer
 import yaml
@@ -75,6 +76,15 @@ def test_make_targets_in_the_documentation_exist(page: Path) -> None:
 def test_links_lead_to_files(page: Path) -> None:
     broken = [link for link in LINK.findall(page.read_text()) if not (page.parent / link).exists()]
     assert broken == []
+
+
+@pytest.mark.parametrize("page", [page for page in PAGES if page.parent != ROOT], ids=page_name)
+def test_items_of_lists_are_items(page: Path) -> None:
+    """An item after an indented paragraph of the item before needs a blank line, else it goes on in that paragraph."""
+    extensions = ["admonition", "attr_list", "def_list", "tables", "pymdownx.superfences"]
+    html = markdown.markdown(page.read_text(), extensions=extensions)
+    text = re.sub(r"<pre.*?</pre>", "", html, flags=re.DOTALL)
+    assert re.findall(r"^(?:- |\d+\. ).*", text, flags=re.MULTILINE) == []
 
 
 def test_the_site_fetches_nothing_and_searches_from_the_file_system() -> None:
