@@ -3,6 +3,9 @@
 import json
 import re
 import subprocess
+import sys
+import threading
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -318,7 +321,7 @@ def test_a_budget_only_where_there_are_several_replicas(render: Render) -> None:
 @pytest.mark.parametrize(
     ("stated", "expected"),
     [
-        ({}, "kai-solver:0.1.0"),
+        ({}, "REGISTRY/kai-solver:0.1.0"),
         ({"image": '{"repository": "a/b", "tag": "x"}'}, "a/b:x"),
         ({"image": f'{{"repository": "a/b", "tag": "x", "digest": "sha256:{"0" * 64}"}}'}, f"a/b@sha256:{'0' * 64}"),
     ],
@@ -360,6 +363,87 @@ def test_alerts_link_to_where_the_runbooks_are(render: Render) -> None:
     assert all(re.fullmatch(r"https://docs\.example\.org/r/[a-z-]+\.md", link) for link in links)
 
 
+def test_without_an_address_of_the_runbooks_no_alert_has_a_link_that_leads_nowhere(render: Render) -> None:
+    (rules,) = kind(render(**ALL), "PrometheusRule")
+    notes = [rule["annotations"] for rule in rules["spec"]["groups"][0]["rules"]]
+    assert not any("runbook_url" in note for note in notes)
+    assert all((ROOT / note["runbook"]).is_file() for note in notes)
+
+
+# -- GitOps ------------------------------------------------------------------------------------------------------------
+
+
+def test_a_template_makes_no_queue_or_class_which_the_cluster_may_have(render: Render) -> None:
+    """``helm template`` cannot look; a release asks whether they exist, which the tests of the control plane show."""
+    assert not {"Queue", "PriorityClass"} & {found["kind"] for found in render()}
+    both = {"queues.create": "true", "priorityClasses.create": "true"}
+    made = [found for found in render(**both) if found["kind"] in ("Queue", "PriorityClass")]
+    assert len(made) == 6
+    for found in made:
+        assert found["metadata"]["annotations"]["argocd.argoproj.io/sync-options"] == "Prune=false,Delete=false"
+
+
+def test_a_template_is_the_same_every_time(render: Render) -> None:
+    """No random secret and no time: Argo CD and Flux would apply it again and again."""
+    assert render(**ALL) == render(**ALL)
+
+
+@pytest.mark.parametrize("name", ["argocd.yaml", "flux.yaml"])
+def test_examples_of_gitops_state_values_that_the_chart_accepts(name: str) -> None:
+    documents = list(yaml.safe_load_all((ROOT / "deploy" / "gitops" / name).read_text()))
+    spec = documents[-1]["spec"]
+    values = spec["values"] if name == "flux.yaml" else spec["source"]["helm"]["valuesObject"]
+    assert violations(values, json.loads((CHART / "values.schema.json").read_text())) == []
+    assert values["image"]["repository"]
+
+
+# -- helm test ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("gauge", "status", "must_lead", "code"),
+    [("1.0", 200, "1", 0), ("0.0", 200, "1", 1), ("0.0", 200, "0", 0), ("", 401, "1", 0), ("", 500, "1", 1)],
+)
+def test_helm_test_asks_the_metrics_for_a_leader(
+    render: Render, gauge: str, status: int, must_lead: str, code: int
+) -> None:
+    pod = next(found for found in render() if found["kind"] == "Pod")
+    (container,) = pod["spec"]["containers"]
+
+    class Answers(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.send_response(status)
+            self.end_headers()
+            self.wfile.write(f"kai_solver_leader {gauge}\n".encode())
+
+        def log_message(self, *_: object) -> None:
+            """Quiet."""
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Answers)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    try:
+        url = f"http://127.0.0.1:{server.server_port}/metrics"
+        env = {"METRICS_URL": url, "MUST_LEAD": must_lead, "LIMIT_S": "0.1"}
+        done = subprocess.run(
+            [sys.executable, "-c", *container["args"]], env=env, capture_output=True, text=True, timeout=60, check=False
+        )
+    finally:
+        server.shutdown()
+        server.server_close()
+    assert done.returncode == code, done.stderr
+    assert bool(done.stderr) == bool(code)
+
+
+def test_the_pod_of_helm_test_is_not_of_the_release(render: Render) -> None:
+    """The Service and the NetworkPolicy select by labels."""
+    objects = render(**{"networkPolicy.metricsFrom": '[{"podSelector": {}}]'})
+    pod = next(found for found in objects if found["kind"] == "Pod")
+    (service,) = (found for found in kind(objects, "Service") if found["metadata"]["name"].endswith("-metrics"))
+    assert not service["spec"]["selector"].items() <= pod["metadata"]["labels"].items()
+    (policy,) = kind(objects, "NetworkPolicy")
+    assert {"podSelector": {"matchLabels": pod["metadata"]["labels"]}} in policy["spec"]["ingress"][0]["from"]
+
+
 # -- values ------------------------------------------------------------------------------------------------------------
 
 
@@ -372,12 +456,30 @@ def test_alerts_link_to_where_the_runbooks_are(render: Render) -> None:
         'shards=[{"nodePool": "a b"}]',
         'image={"digest": "latest"}',
         'replica="2"',
+        'settings={"model": "nope"}',
+        'settings={"budget": "abc"}',
+        'settings={"period": "1 second"}',
+        'settings={"metrics_bind_address": "8080"}',
+        'prometheusRule={"runbooks": "docs/runbooks"}',
     ],
 )
 def test_a_mistake_in_the_values_is_refused(wrong: str, helm: Path) -> None:
     done = manifests.template(helm, "--set-json", wrong)
     assert done.returncode != 0
     assert "values don't meet the specifications of the schema" in done.stderr
+
+
+def test_an_image_must_be_named(helm: Path) -> None:
+    done = manifests.template(helm, "--set", "image.repository=")
+    assert done.returncode != 0
+    assert "image.repository is required" in done.stderr
+
+
+def test_the_schema_knows_the_models_that_ship(helm: Path) -> None:
+    for path in (ROOT / "models").glob("*.toml"):
+        done = manifests.template(helm, "--set", f"settings.model={path.stem}")
+        assert done.returncode == 0, done.stderr
+    assert manifests.template(helm, "--set", "settings.model=/etc/kai-solver-models/mine.toml").returncode == 0
 
 
 @pytest.mark.slow

@@ -59,7 +59,7 @@ def rules() -> list[dict[str, Any]]:
 
 
 def test_every_alert_has_its_page_and_every_page_its_alert() -> None:
-    pages = {rule["annotations"]["runbook_url"]: rule["alert"] for rule in rules()}
+    pages = {rule["annotations"]["runbook"]: rule["alert"] for rule in rules()}
     assert {name: (ROOT / name).read_text().splitlines()[0] for name in pages} == {
         name: f"# {alert}" for name, alert in pages.items()
     }

@@ -26,17 +26,23 @@ KUBERNETES = "1.34.0"
 """helm as Go builds it believes in Kubernetes 1.20; its own release builds are told better."""
 
 
+IMAGE = "REGISTRY/kai-solver"
+"""No registry has it: people name theirs."""
+
+ALL_OF_IT = ("--set", "queues.create=true,priorityClasses.create=true", "--no-hooks")
+
+
 def template(helm: Path, *words: str) -> subprocess.CompletedProcess[str]:
     """The chart as helm renders it."""
     chart = ROOT / "deploy" / "helm" / "kai-solver"
     command = [str(helm), "template", "kai-solver", str(chart), "--namespace", "kai-solver"]
-    command += ["--kube-version", KUBERNETES, *words]
+    command += ["--kube-version", KUBERNETES, "--set-json", f'image.repository="{IMAGE}"', *words]
     return subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
 
 
 def rendered(helm: Path) -> dict[str, str]:
     """All objects of the chart but the CRDs, by file."""
-    done = template(helm)
+    done = template(helm, *ALL_OF_IT)
     done.check_returncode()
     objects = ["---\n" + text for text in done.stdout.split("---\n") if text.strip()]
     defaults = [text for text in objects if text.splitlines()[1].endswith(DEFAULTS)]

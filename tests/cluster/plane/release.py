@@ -21,7 +21,7 @@ from tests.support.gotools import HELM, ToolMissingError, go_tool
 
 CHART = ROOT / "deploy" / "helm" / "kai-solver"
 ACCOUNTS = Resource("", "v1", "serviceaccounts", "ServiceAccount")
-QUIET = {"settings.admission.enabled": False, "queues.create": False}
+QUIET = {"settings.admission.enabled": False, "queues.create": False, "image.repository": "registry.example/kai-solver"}
 """No webhook that the API server would call by a Service, which leads nowhere here; the tests make their own queues."""
 
 

@@ -8,17 +8,33 @@ from typing import Any
 
 import pytest
 import yaml
+from kubernetes import config
+from kubernetes.dynamic import DynamicClient
+from kubernetes.dynamic.exceptions import NotFoundError
 from typer.testing import CliRunner, Result
 
 from kai_solver.cli.app import app
 from kai_solver.cluster.api import ApiError, Object
 from kai_solver.cluster.lease import Lease
-from kai_solver.cluster.resources import EVENTS, NAMESPACES, POD_GROUPS, PODS, PRIORITY_CLASSES, QUEUES, Resource
+from kai_solver.cluster.resources import (
+    EVENTS,
+    MUTATING_WEBHOOKS,
+    NAMESPACES,
+    POD_GROUPS,
+    PODS,
+    PRIORITY_CLASSES,
+    QUEUES,
+    VALIDATING_WEBHOOKS,
+    Resource,
+)
+from kai_solver.controller.admission.certificates import make_bundle
+from kai_solver.controller.admission.keeping import trust
 from tests.cluster.plane.agents import working
 from tests.cluster.plane.cluster import ALL, CRDS, SPACE, STAYS_S, Cluster, pod
 from tests.cluster.plane.conftest import Make
 from tests.cluster.plane.plane import Component, Plane, wait_for
 from tests.cluster.plane.release import Release, forbidden, helm_or_skip, released
+from tests.support import manifests
 
 TAKEN_OVER_S = 40.0
 
@@ -217,3 +233,59 @@ def test_beside_kai_it_waits_but_may_look_on(make_cluster: Make) -> None:
             onlooker.component.stop()
         cluster.wait_bound(1, "waits")
         assert replica.component.runs
+
+
+# -- GitOps ------------------------------------------------------------------------------------------------------------
+
+
+@contextmanager
+def dynamic(plane: Plane) -> Iterator[Any]:
+    """The client library's own dynamic client."""
+    with config.new_client_from_config(str(plane.kubeconfig)) as http:  # type: ignore[no-untyped-call]
+        yield DynamicClient(http)  # type: ignore[no-untyped-call]
+
+
+def applied(plane: Plane, objects: list[Object]) -> dict[str, str]:
+    """Apply as Argo CD and Flux do, by server-side apply and without force; versions by kind and name.
+
+    That of a Deployment, which has a status, is its generation; that of others their resource version.
+    """
+    found = {}
+    with dynamic(plane) as server:
+        for body in objects:
+            kind = server.resources.get(api_version=body["apiVersion"], kind=body["kind"])
+            made = server.server_side_apply(
+                kind, body=body, namespace=body["metadata"].get("namespace"), field_manager="argocd-controller"
+            )
+            found[f"{body['kind']}/{body['metadata']['name']}"] = str(
+                made.metadata.generation if body["kind"] == "Deployment" else made.metadata.resourceVersion
+            )
+    return found
+
+
+def test_what_the_chart_renders_can_be_applied_again_and_changes_nothing(plane: Plane) -> None:
+    """Server-side, by Argo CD or Flux: no conflict with the CRDs that exist, nor with what the controller writes."""
+    values = ["--set", "queues.create=true,priorityClasses.create=true", "--include-crds", "--no-hooks"]
+    done = manifests.template(helm_or_skip(), *values)
+    assert done.returncode == 0, done.stderr
+    objects = [found for found in yaml.safe_load_all(done.stdout) if found]
+    assert {"Queue", "PriorityClass", "CustomResourceDefinition", "Deployment"} <= {one["kind"] for one in objects}
+    authority = make_bundle(["kai-solver-admission"], 1, time.time()).authorities
+    with suppress(ApiError):
+        plane.api.create(NAMESPACES, "", {"metadata": {"name": "kai-solver"}})
+    try:
+        first = applied(plane, objects)
+        name = next(one["metadata"]["name"] for one in objects if one["kind"] == VALIDATING_WEBHOOKS.kind)
+        assert trust(plane.api, name, "kai-solver", "kai-solver-admission", authority) == []
+        for kind in (VALIDATING_WEBHOOKS, MUTATING_WEBHOOKS):
+            assert all(hook["clientConfig"]["caBundle"] for hook in plane.api.get(kind, "", name)["webhooks"])
+            first[f"{kind.kind}/{name}"] = version(plane, kind, name)
+        again = applied(plane, objects)
+        assert again == first
+    finally:
+        with dynamic(plane) as server:
+            for body in objects:
+                if body["kind"] not in ("CustomResourceDefinition", "PriorityClass", "Namespace"):
+                    kind = server.resources.get(api_version=body["apiVersion"], kind=body["kind"])
+                    with suppress(NotFoundError):
+                        server.delete(kind, name=body["metadata"]["name"], namespace=body["metadata"].get("namespace"))

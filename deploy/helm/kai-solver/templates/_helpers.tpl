@@ -36,8 +36,10 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | quote }}
 {{- end -}}
 
 {{- define "kai-solver.image" -}}
+{{- $why := "image.repository is required. No image is published: build one with `make image`, push it to your registry, and name it: --set image.repository=REGISTRY/kai-solver" -}}
+{{- $repository := required $why .Values.image.repository -}}
 {{- $at := ternary (printf "@%s" .Values.image.digest) (printf ":%s" (default .Chart.AppVersion .Values.image.tag)) (ne .Values.image.digest "") -}}
-{{- printf "%s%s" .Values.image.repository $at -}}
+{{- printf "%s%s" $repository $at -}}
 {{- end -}}
 
 {{/* Name of a shard: the release's, and its node pool's. Call with a dict of root and shard. */}}
@@ -152,4 +154,18 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | quote }}
 {{- $notes := dig "metadata" "annotations" dict .found -}}
 {{- $owner := printf "%s/%s" (get $notes "meta.helm.sh/release-namespace") (get $notes "meta.helm.sh/release-name") -}}
 {{- if or (not .found) (eq $owner (printf "%s/%s" .root.Release.Namespace .root.Release.Name)) -}}yes{{- end -}}
+{{- end -}}
+
+{{/* Whether to create objects that may exist: always, never, or (null) where helm can look and something is scheduled. Call
+with a dict of root and create. `helm template` has no cluster to look at, and would claim the objects of others. */}}
+{{- define "kai-solver.creates" -}}
+{{- if kindIs "invalid" .create -}}
+{{- if and (include "kai-solver.acts" .root) (lookup "v1" "Namespace" "" "kube-system") -}}yes{{- end -}}
+{{- else if .create -}}yes{{- end -}}
+{{- end -}}
+
+{{/* Annotations of objects that stay when the release goes: for helm, and for Argo CD. */}}
+{{- define "kai-solver.stays" -}}
+helm.sh/resource-policy: keep
+argocd.argoproj.io/sync-options: Prune=false,Delete=false
 {{- end -}}
