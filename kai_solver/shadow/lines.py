@@ -15,8 +15,7 @@ FORMAT = "kai-shadow/v1"
 
 def time_text(stamp_s: float) -> str:
     """RFC 3339 in UTC with milliseconds."""
-    moment = datetime.fromtimestamp(stamp_s, UTC)
-    return f"{moment:%Y-%m-%dT%H:%M:%S}.{moment.microsecond // 1000:03d}Z"
+    return datetime.fromtimestamp(stamp_s, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
 def _time_s(value: object) -> object:
