@@ -11,13 +11,15 @@ from hypothesis import strategies as st
 
 from kai_solver.claims import lower
 from kai_solver.cluster.memory import MemoryApi
-from kai_solver.cluster.resources import QUEUES
+from kai_solver.cluster.resources import KAI_CONFIGS, QUEUES, SCHEDULING_SHARDS
 from kai_solver.cluster.store import Store, is_as_expected, is_worth_a_cycle
 from kai_solver.cluster.trim import trimmed
 from kai_solver.controller.admission.lookup import Lookup
 from kai_solver.controller.admission.review import API_VERSION, answered
 from kai_solver.controller.admission.webhook import Judge
+from kai_solver.controller.policy import ClusterPolicy
 from kai_solver.controller.settings import ControllerSettings
+from kai_solver.controller.wiring import kube_settings
 from kai_solver.engine import Engine
 from kai_solver.kubeobjects import (
     KubeSettings,
@@ -28,7 +30,7 @@ from kai_solver.kubeobjects import (
 )
 from kai_solver.modelfiles import load_model
 from tests.fuzz.amounts import SHOWN, some
-from tests.fuzz.hostile import Object, Recipe, apart, made, many_recipes, recipes, spoiled
+from tests.fuzz.hostile import Object, Recipe, Spoil, apart, made, many_recipes, recipes, seeds, spoiled, spoilt
 from tests.fuzz.world import HONEST, honest_gang, honest_house, made_again, resource_of
 
 NOW_S = 1_790_000_000.0
@@ -48,6 +50,19 @@ def test_reading_never_raises(found: list[Recipe], stated: bool) -> None:
     settings = KubeSettings(numa=True) if stated else None
     lower(snapshot_from_objects(raw, now_s=NOW_S, settings=settings))
     export_kai_snapshot(raw, KubeSettings())
+
+
+@pytest.mark.slow
+@some(300)
+@given(st.lists(spoiled(), max_size=4), st.lists(spoiled(), max_size=4))
+def test_a_policy_is_found_whatever_kais_objects_say(of_shard: list[Spoil], of_config: list[Spoil]) -> None:
+    store, settings = Store(), ControllerSettings()
+    policy = ClusterPolicy(store, kube_settings(settings), settings)
+    for kind, spoils in ((SCHEDULING_SHARDS, of_shard), (KAI_CONFIGS, of_config)):
+        (seed,) = [value for value in seeds() if value.get("kind") == kind.kind]
+        store.replace(kind, [spoilt(seed, spoils)])
+    assert policy().node_pool == ""
+    assert policy().scheduler_name == settings.scheduler_name
 
 
 @pytest.mark.slow

@@ -6,9 +6,10 @@ from typing import Any
 
 import pytest
 
-from kai_solver.cluster.resources import JOBS, NODES, POD_GROUPS, PODS
+from kai_solver.cluster.api import Object
+from kai_solver.cluster.resources import NODES, POD_GROUPS, PODS, REPLICA_SETS
 from tests.cluster.plane.agents import GROUP
-from tests.cluster.plane.cluster import SPACE, Cluster
+from tests.cluster.plane.cluster import SPACE, Cluster, pod
 from tests.cluster.plane.plane import Plane, wait_for
 from tests.cluster.plane.specs import LIMIT_S, WORKERS, Spec, spec_of, specs, stocked
 
@@ -32,25 +33,33 @@ def spec(cluster: Cluster) -> Iterator[Spec]:
 # -- consolidation -----------------------------------------------------------------------------------------------------
 
 
-def drop(spec: Spec, job: str) -> None:
-    """A Job and its pods."""
-    spec.api.delete(JOBS, SPACE, job)
-    for one in spec.all(job.removeprefix(f"{spec.name}-")):
-        spec.api.delete(PODS, SPACE, one["metadata"]["name"], grace_s=0)
+def keep(spec: Spec, name: str, queue: str, gpus: int, **more: Any) -> None:
+    """A pod that is made again whenever it leaves, at once."""
+    whole = f"{spec.name}-{name}"
+    template = pod("", queue, gpus, labels={"app": whole}, **more)
+    template["spec"]["restartPolicy"] = "Always"
+    body = {"replicas": 1, "selector": {"matchLabels": {"app": whole}}, "template": template}
+    spec.api.create(REPLICA_SETS, SPACE, {"metadata": {"name": whole}, "spec": body})
+
+
+def drop(spec: Spec, kept: Object) -> None:
+    """Such a pod, for good."""
+    spec.api.delete(REPLICA_SETS, SPACE, kept["metadata"]["labels"]["app"])
+    spec.api.delete(PODS, SPACE, kept["metadata"]["name"], grace_s=0)
 
 
 @specs("Consolidation / Node level consolidation")
 def test_pods_are_moved_together_to_free_a_node(spec: Spec) -> None:
     queue = spec.queue()
-    jobs = [spec.job(f"half-{index}", queue, gpus=4) for index in range(8)]
+    for index in range(8):
+        keep(spec, f"half-{index}", queue, 4)
     spec.wait_count("half", 8)
     by_node = {one["spec"]["nodeName"]: one for one in spec.placed("half")}
     for node in list(by_node)[:2]:
-        drop(spec, by_node[node]["metadata"]["labels"]["job-name"])
+        drop(spec, by_node[node])
     spec.wait_count("half", 6)
     spec.wait_placed(spec.pod("whole", queue, 8))
     spec.wait_count("half", 6)
-    assert len(jobs) == 8
 
 
 @specs("Consolidation / GPU device level consolidation")
@@ -58,12 +67,12 @@ def test_shares_are_moved_together_to_free_a_gpu(spec: Spec) -> None:
     queue, here = spec.queue(), {HOST: WORKERS[0]}
     spec.wait_placed(spec.pod("hold", queue, 6, nodeSelector=here, priority="build"))
     for index in range(4):
-        spec.job(f"half-{index}", queue, gpus=0, annotations={"gpu-fraction": "0.5"}, nodeSelector=here)
+        keep(spec, f"half-{index}", queue, 0, annotations={"gpu-fraction": "0.5"}, nodeSelector=here)
         spec.wait_count("half", index + 1)
     by_gpu = {one["metadata"]["labels"][GROUP]: one for one in spec.placed("half")}
     assert len(by_gpu) == 2
     for one in by_gpu.values():
-        drop(spec, one["metadata"]["labels"]["job-name"])
+        drop(spec, one)
     spec.wait_count("half", 2)
     assert len({one["metadata"]["labels"][GROUP] for one in spec.placed("half")}) == 2
     spec.wait_placed(spec.pod("whole", queue, 1, nodeSelector=here))
