@@ -133,7 +133,7 @@ def test_22_no_server_at_the_start(make_cluster: Make, how: str) -> None:
     replica.component.start()
     what = "not listed yet" if fault_is_an_answer(how) else "the API server has not answered for"
     wait_for("it says so", lambda: what in replica.said_by("/readyz"))
-    wait_for("it tried", lambda: any("waited for" in line.get("event", "") for line in replica.said()))
+    wait_for("it tried", lambda: any("waiting for" in line.get("event", "") for line in replica.said()))
     assert replica.answers("/healthz")
     assert replica.component.runs
     proxy.heal()
