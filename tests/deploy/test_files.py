@@ -69,7 +69,7 @@ def test_every_alert_has_its_page_and_every_page_its_alert() -> None:
 def test_the_page_of_alerts_lists_them_all() -> None:
     rows = {line for line in (ROOT / "docs" / "alerts.md").read_text().splitlines() if line.startswith("| [")}
     assert rows == {
-        f"| [`{rule['alert']}`]({rule['annotations']['runbook_url'].removeprefix('docs/')}) "
+        f"| [`{rule['alert']}`]({rule['annotations']['runbook'].removeprefix('docs/')}) "
         f"| {rule['labels']['severity']} | {rule['annotations']['summary']} |"
         for rule in rules()
     }
