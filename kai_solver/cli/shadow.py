@@ -84,7 +84,7 @@ def shadow(
       kai-solver shadow at-nine.zip at-ten.zip
     """
     from kai_solver.shadow.comparing import compare
-    from kai_solver.shadow.recordings import read_recording
+    from kai_solver.shadow.recordings import files_of, read_recording
 
     given = [before is not None, bool(recording), server is not None, live]
     if sum(given) != 1 or (before is None) != (after is None):
@@ -108,6 +108,8 @@ def shadow(
             chosen = {"kubeconfig": kubeconfig, "context": context, "model": model, "budget": budget}
             chosen |= {"scheduler_name": scheduler_name, "node_pool": node_pool}
             _look_on(folder, lasting, chosen, quiet=quiet)
+            if not files_of(folder):
+                raise InputError("no cycle ended in this time", cure="Look on for longer: --for 10m")
             found = compare(read_recording([folder]))
     _show(found, page, output, full=full, as_json=as_json)
     return Exit.FINE

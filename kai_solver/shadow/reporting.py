@@ -5,6 +5,7 @@ from datetime import UTC, datetime
 from statistics import median
 from typing import Any
 
+from kai_solver.domain.names import short_name
 from kai_solver.shadow.comparing import TOLERANCE_S, Comparison, GangRow, Verdict, span
 from kai_solver.shadow.lines import time_text
 
@@ -71,7 +72,7 @@ def text_of_report(found: Comparison, *, full: bool = False) -> str:
         rows = found.of(verdict)
         if rows and (full or verdict != "same"):
             lines += ["", f"{verdict} ({len(rows)})"]
-            lines += [f"  {row.gang}  ({row.queue})  {row.why}" for row in rows]
+            lines += [f"  {short_name(row.gang)}  ({row.queue})  {row.why}" for row in rows]
     return "\n".join(lines)
 
 
@@ -147,7 +148,7 @@ def page_of_report(found: Comparison) -> str:
 def _table(rows: list[GangRow]) -> str:
     head = "<tr><th>Gang</th><th>Queue</th><th>What differs</th><th class=n>Evicted</th><th class=n>Here</th></tr>"
     cells = (
-        f"<tr><td>{_text(row.gang)}</td><td>{_text(row.queue)}</td><td>{_text(row.why)}</td>"
+        f"<tr><td>{_text(short_name(row.gang))}</td><td>{_text(row.queue)}</td><td>{_text(row.why)}</td>"
         f"<td class=n>{row.evicted_there}</td><td class=n>{row.evicted_here}</td></tr>"
         for row in rows
     )

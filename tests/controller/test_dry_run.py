@@ -157,7 +157,7 @@ def test_the_report_is_made_of_what_a_controller_serves(tmp_path: Path) -> None:
     assert "No pod was evicted" in words
     title = next(line for line in words.splitlines() if line.startswith("kai-solver beside"))
     assert html.escape(title) in page.read_text()
-    assert "n/pg-large" in page.read_text()
+    assert "n/large" in page.read_text()
 
 
 def test_what_is_to_be_compared_must_be_clear(tmp_path: Path) -> None:
