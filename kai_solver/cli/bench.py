@@ -141,6 +141,7 @@ def bench(
       kai-solver bench instances/bench/sets/scale.yaml --generate loaded-1000 --seeds 7 --output loaded.json.zst
     """
     from kai_solver.cli.bench_sets import after, beside, check_record, draw_course, record_in, report
+    from kai_solver.cli.planfiles import check_place
     from kai_solver.lab.bench import is_set, of_today, read_set, read_stored
 
     names = [name.strip() for name in models.split(",")] if models else []
@@ -149,6 +150,9 @@ def bench(
         return _write_generated(sets, generate, seeds, output)
     if record is not None:
         check_record(record, sets, only)
+    for place in (save, plot, course):
+        if place is not None:
+            check_place(place)
     before = read_stored(compare) if compare is not None else None
     floor = against or (GREEDY if table or record or len(sets) < len(paths) else None)
     if stored is None:
@@ -215,7 +219,7 @@ def _write_generated(sets: "list[BenchSet]", name: str, seeds: str, output: Path
 
     seed, *more = parse_seeds(seeds)
     if output is None or more or len(sets) != 1:
-        problem = "one set, one seed and an output are needed"
+        problem = "needs one set, one seed and an output"
         raise InputError(problem, field="--generate", cure="SET.yaml --generate NAME --seeds 1 --output FILE")
     entry = sets[0].entry(name, "--generate")
     if entry.generate is None:

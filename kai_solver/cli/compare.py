@@ -52,11 +52,12 @@ def compare(
     from kai_solver.cli.documents import deliver, document
     from kai_solver.cli.inputs import read_request
     from kai_solver.cli.interrupt import stopping_on_interrupt
+    from kai_solver.cli.planfiles import make_folder
     from kai_solver.cli.solve import decide
 
     chosen = _load(models)
     if plans is not None:
-        _make_folder(plans)
+        make_folder(plans)
     request = read_request(instance, chosen[0], budget, None, input_limit, is_own_first=False)
     found: list[Plan] = []
     with stopping_on_interrupt() as stop:
@@ -87,16 +88,6 @@ def _load(text: str) -> "list[SolverModel]":
     if len({model.name for model in models}) < max(len(models), 2):
         raise InputError("needs two models or more, each once", field="--models", cure="Write greedy-only,default")
     return models
-
-
-def _make_folder(folder: Path) -> None:
-    from kai_solver.errors import InputError
-
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        problem = f"cannot be made: {(error.strerror or str(error)).lower()}"
-        raise InputError(problem, field="--plans", file=str(folder), cure="Name a writable place") from error
 
 
 def _members(snapshot: "Snapshot", name: str, models: Sequence[str], plans: "Sequence[Plan]") -> dict[str, Any]:

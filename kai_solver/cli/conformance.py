@@ -72,7 +72,9 @@ def conformance(
             _tell(len(results), len(paths))
     if deliver(document("conformance", _members(results, chosen.name)), as_json=as_json, output=output):
         typer.echo(_totals(results))
-    return Exit.FINDINGS if any(result.verdict.kind == "different" for result in results) else Exit.FINE
+    if any(result.verdict.kind == "different" and not result.is_unreadable for result in results):
+        return Exit.FINDINGS
+    return Exit.INPUT if any(result.is_unreadable for result in results) else Exit.FINE
 
 
 def _half_the_cores() -> int:

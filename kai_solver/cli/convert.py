@@ -55,18 +55,21 @@ def convert(
       kai-solver convert case.json objects.yaml --to kubernetes
     """
     from kai_solver.cli.documents import deliver, document
-    from kai_solver.cli.inputs import parse_limits
+    from kai_solver.cli.inputs import parse_limits, tell_notices
     from kai_solver.cli.planfiles import write_bytes
+    from kai_solver.errors import InputError
     from kai_solver.instances_io import load_instance
     from kai_solver.instances_io.anonymize import anonymize as hash_names
 
     _check_output(output, force=force)
+    form = to or (Form.SNAPSHOT if output.suffix == ".zip" else Form.NATIVE)
+    if (form is Form.SNAPSHOT) != (output.suffix == ".zip"):
+        problem = f"is not a name for {form.value}: a snapshot is a .zip file, and nothing else is one"
+        raise InputError(problem, file=str(output), field="--to", cure="Leave --to out, or change the name")
     snapshot = load_instance(instance, limits=parse_limits(input_limit)).snapshot
-    for notice in () if quiet else snapshot.notices:
-        complain(f"{notice.kind}: {notice.object}: {notice.text}")
+    tell_notices(snapshot, quiet=quiet)
     if anonymize:
         snapshot = hash_names(snapshot)
-    form = to or (Form.SNAPSHOT if output.suffix == ".zip" else Form.NATIVE)
     write_bytes(_content(snapshot, form, output, quiet=quiet), output)
     notices = [{"kind": notice.kind, "object": notice.object, "text": notice.text} for notice in snapshot.notices]
     members = {"output": str(output), "form": form.value, "anonymized": anonymize, "notices": notices}

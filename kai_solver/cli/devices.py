@@ -72,9 +72,8 @@ def devices(
         _show_products(as_json=as_json, output=output)
         return Exit.FINE
     if matrix is None and not product:
-        raise InputError(
-            "no node is named", field="--matrix or --product", cure="Give --matrix FILE, or --product NAME of --list"
-        )
+        cure = "Give --product NAME, one of `devices --list`, or --matrix FILE, from `nvidia-smi topo -m`"
+        raise InputError("which node is not said", cure=cure)
     return _choose(
         _graph(matrix, product, mig=mig), free, count, row, others, as_json=as_json, output=output, quiet=quiet
     )

@@ -111,7 +111,7 @@ def _read_lists(
     chosen = read_words(policies, "--policies")
     for name in chosen:
         if name not in POLICIES:
-            raise InputError(f"{name!r} is not a policy", field="--policies", cure=f"Choose of {', '.join(POLICIES)}")
+            raise InputError(f"{name!r} is not a policy", field="--policies", cure=f"Choose from {', '.join(POLICIES)}")
     numbers = (
         read_seeds(seeds),
         _numbers(window, "--window", int, 1, 1_000_000),

@@ -68,7 +68,10 @@ def explain(
     """
     if server is not None:
         if gang is not None or plan is not None:
-            raise InputError("with --server there is neither an instance nor a plan", cure="Name the gang or pod alone")
+            raise InputError(
+                "--server goes with neither an instance nor a plan",
+                cure="Name the gang or pod alone: explain GANG --server URL",
+            )
         return _ask(server, str(instance), token_file, as_json=as_json, output=output, verbose=verbose)
     from kai_solver.cli.documents import deliver, document
     from kai_solver.cli.inputs import read_request

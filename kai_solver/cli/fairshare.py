@@ -23,12 +23,17 @@ def fairshare(
       kai-solver fairshare cluster.yaml --json | jq '.queues[] | select(.name == "research")'
     """
     from kai_solver.cli.documents import deliver, document
-    from kai_solver.cli.inputs import parse_limits
+    from kai_solver.cli.inputs import parse_limits, tell_notices
+    from kai_solver.errors import InputError
     from kai_solver.explain import fair_share_lines
     from kai_solver.instances_io import load_instance
 
     snapshot = load_instance(instance, limits=parse_limits(input_limit)).snapshot
+    tell_notices(snapshot, quiet=quiet)
     lines = fair_share_lines(snapshot)
+    if not lines:
+        cure = "Add them: kubectl get queues.scheduling.run.ai -o yaml"
+        raise InputError("has no queues that take part", file=str(instance), cure=cure)
     members = {"k_value": snapshot.policy.k_value, "queues": [entry.document() for entry in lines]}
     if deliver(document("fairshare", members), as_json=as_json, output=output):
         from kai_solver.cli.console import line, open_console

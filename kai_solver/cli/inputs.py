@@ -1,11 +1,14 @@
 """What commands have in common before they decide: instance, model, ladder, budget."""
 
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from kai_solver.domain import Action, SolverModel
-from kai_solver.errors import InputError
+from kai_solver.cli.exits import complain
+from kai_solver.domain import Action, Snapshot, SolverModel
+from kai_solver.errors import InputError, nearest
 from kai_solver.units import parse_duration_s, parse_quantity
 
 if TYPE_CHECKING:
@@ -55,6 +58,19 @@ def read_request(
     )
 
 
+def check_nodes(instance: Path, snapshot: Snapshot) -> None:
+    """Refuse a cluster without nodes.
+
+    Raises
+    ------
+    InputError
+        It has none.
+    """
+    if not snapshot.nodes:
+        cure = "Add the nodes of the cluster: kubectl get nodes -o yaml"
+        raise InputError("has no nodes", file=str(instance), cure=cure)
+
+
 def check_complete(instance: Path, loaded: "Loaded") -> None:
     """Refuse an instance in which nothing could be decided.
 
@@ -64,13 +80,47 @@ def check_complete(instance: Path, loaded: "Loaded") -> None:
         It has no nodes; or nothing in it asks for a place, and something was set aside.
     """
     snapshot = loaded.snapshot
-    if not snapshot.nodes:
-        cure = "Add the nodes of the cluster: kubectl get nodes -o yaml"
-        raise InputError("has no nodes", file=str(instance), cure=cure)
+    check_nodes(instance, snapshot)
     aside = [notice for notice in snapshot.notices if notice.kind == "set-aside"]
     if aside and not snapshot.gangs:
         problem = f"has nothing to schedule, and {aside[0].object} was set aside: {aside[0].text}"
         raise InputError(problem, file=str(instance), cure="Correct that object")
+
+
+def _meant(name: str, known: Sequence[str]) -> str:
+    near = nearest(name, known)
+    return f"Did you mean {near}?" if near else f"Choose from {', '.join(known)}"
+
+
+def chosen_name(name: str, known: Iterable[str], noun: str, option: str) -> str:
+    """The one of ``known`` that ``name`` is, or is the beginning of.
+
+    Raises
+    ------
+    InputError
+        There is none, or there are several.
+    """
+    every = sorted(known)
+    if name in every:
+        return name
+    begun = [each for each in every if each.startswith(name)]
+    if len(begun) == 1:
+        return begun[0]
+    like = begun or get_close_matches(name, every, n=_LISTED) or every
+    more = f" and {len(like) - _LISTED:,} more" if len(like) > _LISTED else ""
+    listed = ", ".join(like[:_LISTED]) + more
+    problem = f"several begin with {name!r}" if begun else f"the instance has no {noun} {name!r}"
+    cure = f"Choose one: {listed}" if begun else f"It has {listed}" if every else "It has none"
+    raise InputError(problem, field=option, cure=cure)
+
+
+_LISTED = 5
+
+
+def tell_notices(snapshot: Snapshot, *, quiet: bool) -> None:
+    """Say on standard error what was set aside, or not read as it is written."""
+    for notice in () if quiet else snapshot.notices:
+        complain(f"{notice.kind}: {notice.object}: {notice.text}")
 
 
 def choose_actions(loaded: "Loaded", actions: str | None) -> tuple[tuple[Action, ...], str]:
@@ -94,13 +144,13 @@ def parse_actions(text: str) -> tuple[Action, ...]:
     InputError
         An action does not exist.
     """
-    known = ", ".join(action.value for action in Action)
+    known = [action.value for action in Action]
     actions = []
     for name in (part.strip() for part in text.split(",")):
         try:
             actions.append(Action(name))
         except ValueError:
-            raise InputError(f"unknown action {name!r}", field="--actions", cure=f"Choose from {known}") from None
+            raise InputError(f"unknown action {name!r}", field="--actions", cure=_meant(name, known)) from None
     return tuple(actions)
 
 

@@ -1,6 +1,5 @@
 """Plan files, written and read."""
 
-import os
 from pathlib import Path
 
 import orjson
@@ -9,6 +8,9 @@ import zstandard
 from kai_solver.domain import Bind, Eviction, Move, Plan, Snapshot
 from kai_solver.errors import InputError
 from kai_solver.instances_io.planfile import plan_from_document, plan_to_document
+
+_PARTIAL = ".part"
+"""Ends the name of a file that is not complete yet."""
 
 
 def plan_json(plan: Plan) -> str:
@@ -36,7 +38,7 @@ def read_plan(path: Path) -> Plan:
         return plan_from_document(orjson.loads(raw), str(path))
     except (OSError, zstandard.ZstdError) as error:
         raise InputError(
-            f"cannot be read: {error}", file=str(path), cure="Check the path and its permissions"
+            f"cannot be read: {_reason(error)}", file=str(path), cure="Check the path and its permissions"
         ) from error
     except orjson.JSONDecodeError as error:
         cure = "A plan is the file that `solve --output` writes"
@@ -52,12 +54,14 @@ def read_plan_of(snapshot: Snapshot, path: Path) -> Plan:
         It cannot be read, is not a plan, or has pods that are not there.
     """
     plan = read_plan(path)
-    known = {pod.key for gang in snapshot.gangs for pod in gang.pods}
+    pods = {pod.key for gang in snapshot.gangs for pod in gang.pods}
+    gangs = {gang.key for gang in snapshot.gangs}
     entries: tuple[Bind | Move | Eviction, ...] = (*plan.binds, *plan.moves, *plan.evictions)
-    stranger = next((entry.pod for entry in entries if entry.pod not in known), None)
-    if stranger is not None:
+    strangers = [f"pod {entry.pod}" for entry in entries if entry.pod not in pods]
+    strangers += [f"gang {entry.gang}" for entry in plan.pending if entry.gang not in gangs]
+    if strangers:
         cure = "Give the plan that `solve --output` wrote of this instance"
-        raise InputError(f"is the plan of another instance: this one has no pod {stranger}", file=str(path), cure=cure)
+        raise InputError(f"is the plan of another instance: this one has no {strangers[0]}", file=str(path), cure=cure)
     return plan
 
 
@@ -72,8 +76,14 @@ def check_place(path: Path) -> None:
     if path.is_dir() or not path.parent.is_dir():
         problem = "is a folder" if path.is_dir() else "is in no folder that exists"
         raise InputError(problem, file=str(path), cure="Name a writable place")
-    if not os.access(path if path.exists() else path.parent, os.W_OK):
-        raise InputError("cannot be written", file=str(path), cure="Name a writable place")
+    partial = path.with_name(path.name + _PARTIAL)
+    try:
+        partial.touch()
+        partial.unlink()
+    except OSError as error:
+        raise InputError(
+            f"cannot be written: {_reason(error)}", file=str(path), cure="Name a writable place"
+        ) from error
 
 
 def check_json_place(path: Path) -> None:
@@ -89,6 +99,25 @@ def check_json_place(path: Path) -> None:
     check_place(path)
 
 
+def make_folder(folder: Path) -> None:
+    """Make a folder for what is to be written, before minutes are spent on that.
+
+    Raises
+    ------
+    InputError
+        It cannot be, or nothing can be written into it.
+    """
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise InputError(f"cannot be written: {_reason(error)}", file=str(folder), cure="Name a folder") from error
+    check_place(folder / "results")
+
+
+def _reason(error: Exception) -> str:
+    return (getattr(error, "strerror", None) or str(error)).lower()
+
+
 def write_bytes(content: bytes, path: Path) -> None:
     """Write a file in one step: a reader sees the old content or the new one.
 
@@ -99,11 +128,11 @@ def write_bytes(content: bytes, path: Path) -> None:
     """
     if path.suffix == ".zst":
         content = zstandard.ZstdCompressor(level=9).compress(content)
-    partial = path.with_name(path.name + ".part")
+    partial = path.with_name(path.name + _PARTIAL)
     try:
         partial.write_bytes(content)
         partial.replace(path)
     except OSError as error:
         raise InputError(
-            f"cannot be written: {error.strerror}", file=str(path), cure="Name a writable place"
+            f"cannot be written: {_reason(error)}", file=str(path), cure="Name a writable place"
         ) from error

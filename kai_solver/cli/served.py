@@ -63,6 +63,7 @@ def fetch(server: str, path: str, token_file: Path | None = None) -> bytes:
         raise InputError(error.read().decode(errors="replace").strip() or str(error), cure=cure) from None
     except (OSError, ValueError) as error:
         reason = getattr(error, "reason", error)
+        reason = getattr(reason, "strerror", None) or reason
         cure = f"Make its address of answers reachable: {FORWARD}"
         raise InputError(f"the controller at {server} does not answer: {reason}", cure=cure) from error
 
@@ -98,7 +99,11 @@ def _token(server: str, token_file: Path | None) -> str:
         try:
             return token_file.read_text().strip()
         except (OSError, UnicodeDecodeError) as error:
-            raise InputError(f"cannot be read: {error}", file=str(token_file)) from error
+            raise InputError(
+                f"cannot be read: {getattr(error, 'strerror', None) or error}",
+                file=str(token_file),
+                cure="Name a readable file",
+            ) from error
     parts = urllib.parse.urlsplit(server)
     return bearer_token() if parts.scheme == "https" or parts.hostname in _HERE else ""
 

@@ -63,10 +63,10 @@ def simulate(
         cure = "Install it (pip install 'kai-solver[parquet]'), or do without: CSV is always written"
         raise InputError("needs polars, which is not installed", field="--parquet", cure=cure)
     loaded = load_scenario(scenario, seed=seed, limits=parse_limits(input_limit))
-    results = _replay_all(loaded, _names(policies), budget, quiet=quiet)
+    results = _replay_all(loaded, _names(policies), budget, output, quiet=quiet)
     write_tables(results, output, parquet=parquet)
     summaries = [summarize(result) for result in results]
-    members = {"output": str(output), "policies": [summary.document() for summary in summaries]}
+    members = {"policies": [summary.document() for summary in summaries]}
     if deliver(document("simulation", members), as_json=as_json, output=None):
         print_report(loaded, summaries, output)
     if any(result.interrupted for result in results):
@@ -84,15 +84,19 @@ def _names(policies: str) -> list[str]:
     return names
 
 
-def _replay_all(scenario: "Scenario", names: list[str], budget: str | None, *, quiet: bool) -> "list[Result]":
+def _replay_all(
+    scenario: "Scenario", names: list[str], budget: str | None, output: Path, *, quiet: bool
+) -> "list[Result]":
     """One policy after the other; the one that is interrupted is the last."""
     from kai_solver.cli.inputs import parse_budget_s
     from kai_solver.cli.interrupt import stopping_on_interrupt
+    from kai_solver.cli.planfiles import make_folder
     from kai_solver.lab.simulate import KubeDefault, ModelPolicy, replay
     from kai_solver.modelfiles import load_model
 
     budget_s = parse_budget_s(budget) if budget is not None else None
     models = {name: load_model(name) for name in names if name != KubeDefault.name}
+    make_folder(output)  # A place where nothing can be written is an error before the work.
     results: list[Result] = []
     with stopping_on_interrupt() as stop:
         for name in names:

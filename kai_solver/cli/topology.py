@@ -50,16 +50,19 @@ def topology(
       kai-solver topology cluster.yaml --node gpu-11 --plan plan.json --plot gpu-11.png
     """
     from kai_solver.cli.documents import deliver, document
-    from kai_solver.cli.inputs import parse_limits
+    from kai_solver.cli.inputs import check_nodes, chosen_name, parse_limits, tell_notices
     from kai_solver.explain import domain_lines
     from kai_solver.instances_io import load_instance
 
     snapshot = load_instance(instance, limits=parse_limits(input_limit)).snapshot
+    tell_notices(snapshot, quiet=quiet)
+    check_nodes(instance, snapshot)
     if node:
         from kai_solver.cli.topology_node import show_node
 
         return show_node(snapshot, node, named, plan, plot, as_json=as_json, output=output)
-    _check_name(snapshot, named)
+    if named:
+        named = chosen_name(named, (each.name for each in snapshot.topologies), "topology", "--topology")
     after = _after(snapshot, plan)
     lines = domain_lines(after, named)
     if plot is not None:
@@ -73,15 +76,6 @@ def topology(
     if deliver(document("topology", members), as_json=as_json, output=output):
         _print(snapshot, lines, quiet=quiet)
     return Exit.FINE
-
-
-def _check_name(snapshot: "Snapshot", named: str) -> None:
-    from kai_solver.errors import InputError
-
-    known = [topology.name for topology in snapshot.topologies]
-    if named and named not in known:
-        cure = f"It has {', '.join(sorted(known)) or 'none'}"
-        raise InputError(f"the instance has no topology {named!r}", field="--topology", cure=cure)
 
 
 def _leaf_queues(snapshot: "Snapshot") -> list[str]:

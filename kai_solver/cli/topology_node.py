@@ -1,7 +1,6 @@
 """``kai-solver topology --node``: the links between the GPUs of one node, and which pod holds which."""
 
 from collections.abc import Iterator, Sequence
-from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -14,7 +13,6 @@ if TYPE_CHECKING:
     from kai_solver.domain import Snapshot
     from kai_solver.explain import GpuBoard, Holder
 
-_NAMED = 3
 MOST_ROWS = 16
 """GPUs of a matrix that fits a terminal; above, those that nothing tells apart are one row."""
 
@@ -37,17 +35,13 @@ def show_node(
         There is no such node, or a topology was named as well.
     """
     from kai_solver.cli.documents import deliver, document
+    from kai_solver.cli.inputs import chosen_name
     from kai_solver.cli.planfiles import read_plan_of
     from kai_solver.explain import GpuBoards
 
     if named:
         raise InputError("is of trees, and --node is of one node", field="--topology", cure="Leave one of them out")
-    known = [found.name for found in snapshot.nodes]
-    if node not in known:
-        near = get_close_matches(node, known, n=_NAMED) or sorted(known)[:_NAMED]
-        more = f", and {len(known) - len(near):,} more" if len(known) > len(near) else ""
-        cure = f"It has {', '.join(near)}{more}" if near else "It has none"
-        raise InputError(f"the instance has no node {node!r}", field="--node", cure=cure)
+    node = chosen_name(node, (found.name for found in snapshot.nodes), "node", "--node")
     board = GpuBoards(snapshot, read_plan_of(snapshot, plan) if plan is not None else None).of(node)
     if plot is not None:
         from kai_solver.explain.gpu_plot import plot_gpus

@@ -3,15 +3,18 @@
 import re
 import sys
 from collections.abc import Sequence
+from difflib import get_close_matches
 from typing import Any
 
 from typer.core import TyperCommand, TyperGroup
 from typer.exceptions import TyperException
 
 from kai_solver.cli.exits import Exit, complain
-from kai_solver.errors import InputError, nearest
+from kai_solver.errors import InputError
 
 _RENAMED = {"--limit": "--input-limit raises limits of the input"}
+_LIKE = 0.75
+"""How like an option a word is that was meant to be it; 1 is equal."""
 _PHRASES = (
     (r"Input should be a valid integer.*", "must be a whole number"),
     (r"Input should be a (valid|finite) number.*", "must be a number"),
@@ -19,6 +22,7 @@ _PHRASES = (
     (r"Input should be less than or equal to (\S+)", r"must be \1 or less"),
     (r"Value error, (.*) is not one of (.*)", r"there is no \1. Choose from \2"),
     (r"Got unexpected extra argument(?:s|\(s\))? \((.*)\)", r"too many arguments: \1"),
+    (r"Option '(\S+)' does not take a value", r"\1 takes no value"),
     (r"Option '(\S+)' requires an argument", r"\1 needs a value"),
     (r"No such command '(.*)'\. Did you mean '(.*)'\?", r"there is no command \1. Did you mean \2?"),
     (r"No such command '(.*)'", r"there is no command \1"),
@@ -76,7 +80,8 @@ def _problem(error: Any, context: Any) -> str:
     kind, param = type(error).__name__, getattr(error, "param", None)
     if kind == "NoSuchOption":
         name = error.option_name
-        near = nearest(name, [option for known in context.command.params for option in known.opts]) if context else ""
+        options = [option for known in context.command.params for option in known.opts] if context else []
+        near = next(iter(get_close_matches(name, options, n=1, cutoff=_LIKE)), "")
         cure = _RENAMED.get(name) or (f"Did you mean {near}?" if near else "")
         return f"unknown option {name}" + (f". {cure}" if cure else "")
     if param is None:

@@ -60,6 +60,7 @@ def validate(
     loaded = load_instance(instance, limits=parse_limits(input_limit))
     check_complete(instance, loaded)
     snapshot = loaded.snapshot
+    allowed, _ = choose_actions(loaded, actions)
     if plan is None:
         findings = [_Finding(n.kind, n.object, n.text) for n in snapshot.notices]
         findings += [_Finding(f.severity, f.object, f.text, f.cure) for f in lints(snapshot)]
@@ -71,7 +72,6 @@ def validate(
     from kai_solver.cli.planfiles import read_plan_of
     from kai_solver.domain import ACTIONS
 
-    allowed, _ = choose_actions(loaded, actions)
     violations = check_plan(snapshot, read_plan_of(snapshot, plan), actions=allowed or ACTIONS)
     broken = [{"rule": v.rule, "object": v.object, "text": v.text} for v in violations]
     members = {"instance": str(instance), "plan": str(plan), "violations": broken}

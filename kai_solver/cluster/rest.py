@@ -53,9 +53,12 @@ def connect(
             config.load_kube_config(kubeconfig or None, context or None, client_configuration=settings)  # type: ignore[no-untyped-call]
         else:
             _load_default(settings)
-    except (config.ConfigException, OSError, TypeError, ValueError) as error:
+    except (TypeError, ValueError) as error:
+        cure = "Name the file that kubectl uses, like ~/.kube/config"
+        raise InputError("is not a kubeconfig file", file=kubeconfig, cure=cure) from error
+    except (config.ConfigException, OSError) as error:
         cure = "Name a kubeconfig file with --kubeconfig, or run in a pod with a service account"
-        raise InputError(f"cannot find an API server: {error}", file=kubeconfig, cure=cure) from error
+        raise InputError(f"cannot find an API server: {str(error).rstrip('.')}", file=kubeconfig, cure=cure) from error
     settings.connection_pool_maxsize = connections
     settings.retries = False
     return RestApi(settings, user_agent)

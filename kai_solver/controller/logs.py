@@ -1,6 +1,7 @@
 """Structured logs on standard error: every line an event, of libraries, too."""
 
 import logging
+import os
 import sys
 import threading
 from collections.abc import MutableMapping
@@ -23,7 +24,7 @@ def configure_logs(settings: ControllerSettings) -> None:
         structlog.processors.TimeStamper(fmt="iso", utc=True),
         _one_line,
     ]
-    last: list[Any] = [structlog.dev.ConsoleRenderer()]
+    last: list[Any] = [structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty() and not os.environ.get("NO_COLOR"))]
     if settings.log_format == "json":
         last = [structlog.processors.format_exc_info, structlog.processors.JSONRenderer()]
     structlog.configure(

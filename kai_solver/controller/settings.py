@@ -15,6 +15,7 @@ from pydantic_settings import BaseSettings, InitSettingsSource, PydanticBaseSett
 
 from kai_solver.domain.placement import Strategy
 from kai_solver.errors import InputError, nearest
+from kai_solver.errors.values import problem_of
 from kai_solver.kubeobjects.access import Access, Allowance
 from kai_solver.modelfiles.schema import seconds
 
@@ -406,7 +407,7 @@ def load_settings(file: Path | None = None, **flags: Any) -> ControllerSettings:
         field = ".".join(str(part) for part in first["loc"])
         if first["type"] != "extra_forbidden":
             cure = "controller --show-settings prints each key with what it is for"
-            raise InputError(str(first["msg"]), file=str(file or ""), field=field, cure=cure) from None
+            raise InputError(problem_of(first), file=str(file or ""), field=field, cure=cure) from None
         known = sorted(_keys_of(ControllerSettings))
         like = nearest(field, known)
         cure = f"Did you mean {like}?" if like else f"Known keys: {', '.join(known)}"
@@ -445,7 +446,11 @@ def _document(file: Path) -> dict[str, Any]:
     try:
         found = yaml.safe_load(file.read_text())
     except (OSError, yaml.YAMLError, UnicodeDecodeError) as error:
-        raise InputError(f"cannot be read: {error}", file=str(file), cure="Write YAML, one key a line") from error
+        raise InputError(
+            f"cannot be read: {getattr(error, 'strerror', None) or error}",
+            file=str(file),
+            cure="Write YAML, one key a line",
+        ) from error
     if found is None:
         return {}
     if not isinstance(found, dict) or not all(isinstance(name, str) for name in found):

@@ -8,6 +8,7 @@ from pydantic.alias_generators import to_camel
 from pydantic_core import ErrorDetails, PydanticCustomError
 
 from kai_solver.errors import InputError, nearest, printable
+from kai_solver.errors.values import problem_of
 from kai_solver.units import MILLI, UNLIMITED, parse_duration_s, parse_quantity
 
 MIB = 2**20
@@ -143,7 +144,9 @@ def validate(model: type[M], document: Any, file: str, error: type[InputError] =
         errors = invalid.errors(include_url=False)
         first = errors[0]
         more = f" (and {len(errors) - 1} more)" if len(errors) > 1 else ""
-        raise error(_problem(first) + more, file=file, field=path_of(first["loc"]), cure=_cure(first, model)) from None
+        raise error(
+            problem_of(first) + more, file=file, field=path_of(first["loc"]), cure=_cure(first, model)
+        ) from None
 
 
 def path_of(location: tuple[int | str, ...]) -> str:
@@ -154,18 +157,6 @@ def path_of(location: tuple[int | str, ...]) -> str:
             continue
         path += f"[{part}]" if isinstance(part, int) else f".{part}" if path else part
     return path
-
-
-def _problem(error: ErrorDetails) -> str:
-    match error["type"]:
-        case "missing":
-            return "is missing"
-        case "extra_forbidden":
-            return "is not a key of this format"
-        case "finite_number":
-            return "is not a finite number"
-        case _:
-            return error["msg"][:1].lower() + error["msg"][1:300]
 
 
 def _cure(error: ErrorDetails, model: type[BaseModel]) -> str:

@@ -122,7 +122,7 @@ def check_counts(
         raise _too_many(file, f"{limits.max_values:,} values")
 
 
-_RAISE = "If the file is correct, raise the limit"
+_RAISE = "If the file is correct, raise the limit with --input-limit"
 
 
 def _too_deep(file: str, most: int) -> LimitExceededError:

@@ -33,6 +33,9 @@ def load_instance(path: str | Path, *, limits: Limits | None = None, now_s: floa
         It cannot be used; names file, field and cure.
     """
     source = Source(Path(path), limits or DEFAULT_LIMITS, now_s)
+    if source.path.suffix == ".toml":
+        cure = "Give the instance first: kai-solver solve INSTANCE --model FILE"
+        raise InputError("is a solver model and not an instance", file=str(source.path), cure=cure)
     faults: list[InputError] = []
     with without_collection():
         documents = read_documents(source.path, source.limits, faults=faults)
@@ -52,7 +55,7 @@ def _without_file(fault: InputError) -> str:
 
 
 _OTHER_FILES = {
-    "kai-plan": ("is a plan", "Give the instance first: kai-solver validate INSTANCE PLAN"),
+    "kai-plan": ("is a plan", "Give the instance first: kai-solver validate INSTANCE --plan PLAN"),
     "kai-bench": ("is a benchmark set", "Measure it: kai-solver bench FILE"),
     "kai-bench-run": ("is a stored run of a benchmark", "Print it: kai-solver bench SET --from FILE"),
     "kai-scenario": ("is a scenario", "Replay it: kai-solver simulate FILE"),
@@ -67,8 +70,8 @@ def _importer_of(document: Mapping[str, Any], path: Path) -> Importer:
             return importer
     said = _OTHER_FILES.get(str(document.get("format", "")).partition("/")[0])
     if said is not None:
-        raise InputError(f"{said[0]} and no instance", file=str(path), cure=said[1])
-    keys = ", ".join(sorted(map(str, document))[:8]) or "nothing"
+        raise InputError(f"{said[0]} and not an instance", file=str(path), cure=said[1])
+    keys = ", ".join(sorted(map(str, document))[:8]) or "no keys"
     names = ", ".join(importer.name for importer in known)
     cure = f"Known kinds: {names}. A native instance starts with 'format: kai-solver/v1'"
     raise InputError(f"is of no known kind: its first document has {keys}", file=str(path), cure=cure)

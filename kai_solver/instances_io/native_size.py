@@ -18,7 +18,7 @@ def check_size(doc: InstanceDoc, limits: Limits, file: str) -> None:
     if total > limits.max_objects:
         field = max(sizes, key=lambda name: sizes[name])
         problem = f"the document expands to {total:,} objects, more than {limits.max_objects:,}"
-        cure = "Lower count or replicas, or raise the limit of objects if that is intended"
+        cure = "Lower count or replicas, or raise the limit (--input-limit objects=) if that is intended"
         raise LimitExceededError(problem, file=file, field=field, cure=cure)
 
 

@@ -39,7 +39,9 @@ def read_documents(
         return _read_directory(path, limits, faults)
     documents = [document for member in read_members(path, limits) for document in parse(member, limits)]
     if not documents:
-        raise InputError("is empty", file=str(path), cure="Give an instance, a snapshot or Kubernetes objects")
+        raise InputError(
+            "is empty, or holds no objects", file=str(path), cure="Give an instance, a snapshot or Kubernetes objects"
+        )
     return documents
 
 

@@ -87,7 +87,7 @@ def _too_large(file: str, limits: Limits) -> LimitExceededError:
     return LimitExceededError(
         f"holds more than {limits.max_bytes:,} bytes unpacked",
         file=file,
-        cure="If the file is correct, raise the limit of bytes",
+        cure="If the file is correct, raise the limit: --input-limit bytes=8Gi",
     )
 
 

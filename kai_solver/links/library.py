@@ -9,7 +9,7 @@ from typing import Any
 import yaml
 
 import kai_solver
-from kai_solver.errors import InputError
+from kai_solver.errors import InputError, nearest
 from kai_solver.links.graph import PCIE_GB_S, LinkGraph
 from kai_solver.links.text import read_matrix
 
@@ -60,7 +60,9 @@ def product_named(name: str) -> Product:
     """
     found = products().get(name)
     if found is None:
-        raise InputError(f"unknown product {name!r}", field="product", cure=f"Choose from {', '.join(products())}")
+        near = nearest(name, products())
+        cure = f"Did you mean {near}?" if near else f"Choose from {', '.join(products())}"
+        raise InputError(f"unknown product {name!r}", field="product", cure=cure)
     return found
 
 

@@ -153,9 +153,12 @@ def _read(path: Path) -> dict[str, Any]:
 
 def _refusal(invalid: ValidationError, file: str) -> ModelFileError:
     """The first of pydantic's errors in our words: the key, and what is allowed."""
-    first = invalid.errors(include_url=False)[0]
+    errors = invalid.errors(include_url=False)
+    first = errors[0]
+    others = [".".join(map(str, error["loc"])) for error in errors[1:]]
     key = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in first["loc"]).lstrip(".")
-    return ModelFileError(_problem(first), file=file, field=key, cure=_cure(first))
+    more = f" (and so for {', '.join(others[:3])})" if others else ""
+    return ModelFileError(_problem(first) + more, file=file, field=key, cure=_cure(first))
 
 
 def _problem(error: ErrorDetails) -> str:
@@ -170,7 +173,9 @@ def _problem(error: ErrorDetails) -> str:
 
 def _cure(error: ErrorDetails) -> str:
     if error["type"] == "extra_forbidden":
-        return f"Allowed here: {', '.join(_table_at(error['loc']).model_fields)}"
+        allowed = list(_table_at(error["loc"]).model_fields)
+        near = nearest(str(error["loc"][-1]), allowed)
+        return f"Did you mean {near}?" if near else f"Allowed here: {', '.join(allowed)}"
     context = error.get("ctx", {})
     return str(context.get("cure", "")) or "Correct the value"
 

@@ -112,7 +112,7 @@ def test_an_entry_can_be_written_as_an_instance(tiny: Path, tmp_path: Path) -> N
         (["--generate", "quiet"], "an output"),
         (["--generate", "absent", "--output", "x.json"], "--generate: the set has no entry 'absent'"),
         (["--only", "absent"], "--only: the set has no entry 'absent'"),
-        (["--compare", "absent.json"], "is no stored run"),
+        (["--compare", "absent.json"], "is not a stored run"),
         (["--models", "absent"], "absent"),
     ],
 )

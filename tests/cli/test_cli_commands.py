@@ -397,7 +397,7 @@ def test_names_with_control_characters_and_markup_reach_nothing_raw(case: Path) 
 
 def test_a_limit_of_the_input_can_be_raised_and_lowered(tmp_path: Path) -> None:
     file = tmp_path / "deep.yaml"
-    file.write_text("format: kai-solver/v1\nnodes: [{name: n, labels: {a: b}}]\n")
+    file.write_text("format: kai-solver/v1\nnodes: [{name: n, labels: {a: b}}]\nqueues: [{name: q}]\n")
     assert run("fairshare", file, "--input-limit", "depth=4").exit_code == 0
     refused = run("fairshare", file, "--input-limit", "depth=2")
     assert refused.exit_code == 2
@@ -421,9 +421,17 @@ UTF16 = '{"a": 1}'.encode("utf-16")
         ("a.json", b'["x"]', "has text in place of an object"),
         ("a.txt", b"hello", "has text in place of an object"),
         ("a.yaml", b"kind: Pod\napiVersion: v1\nmetadata: {name: p}\n", "has no nodes"),
-        ("a.json", b'{"format": "kai-plan/v1"}', "is a plan and no instance. Give the instance first"),
-        ("a.yaml", b"format: kai-scenario/v1\n", "is a scenario and no instance. Replay it: kai-solver simulate FILE"),
-        ("a.yaml", b"format: kai-bench/v1\n", "is a benchmark set and no instance. Measure it: kai-solver bench FILE"),
+        ("a.json", b'{"format": "kai-plan/v1"}', "is a plan and not an instance. Give the instance first"),
+        (
+            "a.yaml",
+            b"format: kai-scenario/v1\n",
+            "is a scenario and not an instance. Replay it: kai-solver simulate FILE",
+        ),
+        (
+            "a.yaml",
+            b"format: kai-bench/v1\n",
+            "is a benchmark set and not an instance. Measure it: kai-solver bench FILE",
+        ),
     ],
 )
 @pytest.mark.parametrize("command", ["solve", "validate", "explain"])

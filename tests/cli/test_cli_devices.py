@@ -104,7 +104,7 @@ def test_the_page_has_every_product_with_its_fastest_pair() -> None:
 @pytest.mark.parametrize(
     ("words", "problem"),
     [
-        ([], "--matrix or --product: no node is named"),
+        ([], "which node is not said. Give --product NAME"),
         (["--product", "dgx9"], "product: unknown product 'dgx9'"),
         (["--matrix", "nowhere.txt"], "nowhere.txt: cannot be read: no such file or directory"),
         (["--matrix", "."], ".: cannot be read: is a directory"),

@@ -197,7 +197,7 @@ def test_the_command_prints_what_the_controller_says(asked: Asked) -> None:
     ):
         assert words in done.stdout, words
     document = json.loads(run("waits", "--server", asked.server + "/", "--json").stdout)
-    assert document == orjson.loads(asked.get("?pod=waits").data)
+    assert document == {"format": "kai-explanation/v1", "gangs": [orjson.loads(asked.get("?pod=waits").data)]}
 
 
 @pytest.mark.parametrize(

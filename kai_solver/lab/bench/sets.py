@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from kai_solver.errors import InputError
+from kai_solver.errors import InputError, nearest
 from kai_solver.instances_io import read_documents
 from kai_solver.instances_io.bench_schema import BENCH_FORMAT, BenchDoc, CheckDoc, EntryDoc, Figure, SlopeDoc
 from kai_solver.instances_io.fields import validate
@@ -34,8 +34,10 @@ class BenchSet:
         """
         found = next((entry for entry in self.doc.entries if entry.name == name), None)
         if found is None:
-            names = ", ".join(entry.name for entry in self.doc.entries)
-            raise InputError(f"the set has no entry {name!r}", field=option, cure=f"It has {names}")
+            names = [entry.name for entry in self.doc.entries]
+            near = nearest(name, names)
+            cure = f"Did you mean {near}?" if near else f"It has {', '.join(names)}"
+            raise InputError(f"the set has no entry {name!r}", field=option, cure=cure)
         return found
 
 

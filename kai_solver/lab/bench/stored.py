@@ -124,16 +124,16 @@ def read(path: Path) -> Stored:
     try:
         document = orjson.loads(path.read_bytes())
     except OSError as error:
-        raise InputError(f"is no stored run: {error.strerror}", file=str(path), cure=_CURE) from error
+        raise InputError(f"is not a stored run: {error.strerror}", file=str(path), cure=_CURE) from error
     except orjson.JSONDecodeError as error:
-        raise InputError(f"is no stored run, for it is not JSON: {error}", file=str(path), cure=_CURE) from error
+        raise InputError(f"is not a stored run: not valid JSON, {error}", file=str(path), cure=_CURE) from error
     try:
         if document["format"] != RUN_FORMAT:
-            raise InputError("is no stored run", file=str(path), field="format", cure=_CURE)
+            raise InputError("is not a stored run", file=str(path), field="format", cure=_CURE)
         runs = tuple(_run(entry) for entry in document["runs"])
         return Stored(str(document["date"]), str(document["machine"]), str(document["version"]), runs)
     except (KeyError, TypeError, AttributeError) as error:
-        raise InputError(f"is no stored run: {error!r}", file=str(path), cure=_CURE) from error
+        raise InputError(f"is not a stored run: {error!r}", file=str(path), cure=_CURE) from error
 
 
 def _run(entry: Mapping[str, Any]) -> Run:

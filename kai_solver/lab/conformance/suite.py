@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from multiprocessing import get_context
 from pathlib import Path
 
-from kai_solver.errors import KaiSolverError
+from kai_solver.errors import InputError, KaiSolverError
 from kai_solver.instances_io import load_instance
 from kai_solver.lab.conformance.casefile import Statement, read_case
 from kai_solver.lab.conformance.runner import Decide, run_case
@@ -23,13 +23,17 @@ Decider = Callable[[], AbstractContextManager[Decide]]
 
 @dataclass(frozen=True, slots=True)
 class CaseResult:
-    """One case: its path below the folder, its name, the verdict, how long it took, and what it says of itself."""
+    """One case: its path below the folder, its name, the verdict, how long it took, and what it says of itself.
+
+    ``is_unreadable``: its file cannot be used.
+    """
 
     path: str
     name: str
     verdict: Verdict
     seconds: float = 0.0
     statement: Statement | None = None
+    is_unreadable: bool = False
 
     @property
     def needs_solver(self) -> bool:
@@ -63,15 +67,16 @@ def run_suite(paths: list[Path], decider: Decider, *, root: Path, processes: int
 def run_file(path: Path, name: str, decide: Decide) -> CaseResult:
     """Run and judge one case file."""
     start = time.monotonic()
-    title, statement = "", None
+    title, statement, is_unreadable = "", None, False
     try:
         case = read_case(path)
         title, statement = case.name, case.statement
         outcome = run_case(load_instance(path).snapshot, case.run, decide, case.lasting)
         verdict = judge(case, outcome)
     except KaiSolverError as error:
-        verdict = Verdict("different", f"{type(error).__name__}: {error}")
-    return CaseResult(name, title, verdict, time.monotonic() - start, statement)
+        is_unreadable = isinstance(error, InputError)
+        verdict = Verdict("different", str(error) if is_unreadable else f"{type(error).__name__}: {error}")
+    return CaseResult(name, title, verdict, time.monotonic() - start, statement, is_unreadable)
 
 
 _decide: list[Decide] = []

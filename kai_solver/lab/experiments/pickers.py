@@ -85,7 +85,7 @@ def check_policies(graph: LinkGraph, policies: Sequence[str]) -> None:
     """
     for name in policies:
         if name not in POLICIES:
-            raise InputError(f"{name!r} is not a policy", field="--policies", cure=f"Choose of {', '.join(POLICIES)}")
+            raise InputError(f"{name!r} is not a policy", field="--policies", cure=f"Choose from {', '.join(POLICIES)}")
     if graph.gpus > MOST_GPUS:
         problem = f"{graph.name} has {graph.gpus} GPUs, more than {MOST_GPUS}"
         raise InputError(problem, field="--product", cure="Choose a product with fewer")

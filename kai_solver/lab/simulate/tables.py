@@ -79,8 +79,9 @@ def write_tables(results: Sequence[Result], folder: Path, *, parquet: bool = Fal
         files = [_write_csv(name, results, folder) for name in TABLES]
         files += [_write_parquet(name, results, folder) for name in TABLES if parquet]
         summary = folder / "summary.json"
-        documents = [summarize(result).document() for result in results]
-        summary.write_bytes(orjson.dumps(documents, option=orjson.OPT_INDENT_2) + b"\n")
+        policies = [summarize(result).document() for result in results]
+        document = {"format": "kai-simulation/v1", "policies": policies}
+        summary.write_bytes(orjson.dumps(document, option=orjson.OPT_INDENT_2) + b"\n")
     except OSError as error:
         reason = error.strerror or str(error)
         raise InputError(f"cannot be written: {reason}", file=str(folder), cure="Choose another folder") from None

@@ -218,7 +218,7 @@ def test_a_stored_run_comes_back(tmp_path: Path) -> None:
 def test_what_is_no_stored_run_is_an_error(tmp_path: Path, content: str) -> None:
     path = tmp_path / "run.json"
     path.write_text(content)
-    with pytest.raises(InputError, match="is no stored run"):
+    with pytest.raises(InputError, match="is not a stored run"):
         read_stored(path)
 
 

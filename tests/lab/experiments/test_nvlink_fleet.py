@@ -117,7 +117,7 @@ def test_the_command_prints_means_by_policy() -> None:
     done = call(*words, "--quiet")
     assert done.exit_code == 0, done.output
     assert [line.split()[0] for line in done.stdout.splitlines()] == ["policy", "lowest", "joint"]
-    found = json.loads(call(*words, "--json", "--quiet").stdout)
+    found = json.loads(call(*words, "--json", "--quiet").stdout)["runs"]
     assert [(run["spec"]["policy"], run["spec"]["seed"]) for run in found] == [
         ("lowest", 1),
         ("lowest", 2),

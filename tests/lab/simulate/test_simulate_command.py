@@ -54,7 +54,7 @@ def test_both_policies_share_the_tables(scenario: Path, tmp_path: Path) -> None:
             found = list(csv.DictReader(stream))
         assert list(found[0]) == columns(table)
         assert {row["policy"] for row in found} == {"greedy-only", "kube-default"}
-    documents = json.loads((tmp_path / "out" / "summary.json").read_text())
+    documents = json.loads((tmp_path / "out" / "summary.json").read_text())["policies"]
     assert [document["jobs"]["done"] for document in documents] == [5, 5]
 
 
@@ -66,7 +66,7 @@ def test_json_is_the_summary_alone(scenario: Path, tmp_path: Path) -> None:
 
 def test_the_seed_of_the_command_wins(scenario: Path, tmp_path: Path) -> None:
     call(str(scenario), "-o", str(tmp_path / "out"), "--seed", "5", "--policies", "kube-default")
-    assert json.loads((tmp_path / "out" / "summary.json").read_text())[0]["seed"] == 5
+    assert json.loads((tmp_path / "out" / "summary.json").read_text())["policies"][0]["seed"] == 5
 
 
 @pytest.mark.parametrize(
@@ -127,7 +127,7 @@ def test_an_interrupted_run_writes_what_it_has(scenario: Path, tmp_path: Path, m
     monkeypatch.setattr(KubeDefault, "decide", interrupted)
     done = call(str(scenario), "-o", str(tmp_path / "out"), "--policies", "kube-default,greedy-only")
     assert done.exit_code == 130
-    [document] = json.loads((tmp_path / "out" / "summary.json").read_text())
+    [document] = json.loads((tmp_path / "out" / "summary.json").read_text())["policies"]
     assert document["interrupted"]
     assert document["jobs"]["running"] == 1
     assert "interrupted; what there is by then is in" in done.stderr

@@ -1,0 +1,35 @@
+"""What is wrong with a value of a file, in plain words: for all readers that check values with pydantic."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from kai_solver.errors import shown
+
+_PROBLEMS = {
+    "missing": "is missing",
+    "extra_forbidden": "is not a key of this format",
+    "finite_number": "is not a finite number",
+    "less_than_equal": "must be {le} or less",
+    "greater_than_equal": "must be {ge} or more",
+    "less_than": "must be less than {lt}",
+    "greater_than": "must be more than {gt}",
+    **dict.fromkeys(("int_parsing", "int_type", "int_from_float", "int_parsing_size"), "must be a whole number"),
+    **dict.fromkeys(("float_parsing", "float_type"), "must be a number"),
+    **dict.fromkeys(("bool_parsing", "bool_type"), "must be true or false"),
+    **dict.fromkeys(("list_type", "tuple_type"), "must be a list"),
+    **dict.fromkeys(("dict_type", "model_type", "model_attributes_type"), "must hold keys with values"),
+    "string_type": "must be text",
+    "string_too_short": "must not be empty",
+}
+
+
+def problem_of(error: Mapping[str, Any]) -> str:
+    """One of pydantic's errors as the end of a sentence that begins with the field."""
+    context = error.get("ctx", {})
+    if error["type"] in ("literal_error", "enum"):
+        return f"is {shown(error['input'])}, and must be one of {context.get('expected', '')}"
+    words = _PROBLEMS.get(str(error["type"]))
+    if words is not None:
+        return words.format(**context)
+    message = str(error["msg"])
+    return message[:1].lower() + message[1:300]
