@@ -249,7 +249,7 @@ class Controller:
         """What a dry run has stored: JSON lines; 404 where it stores nothing."""
         recorder = self._parts.recorder
         if recorder is None:
-            why = "nothing is recorded: set recording.folder" if self.settings.dry_run else "this is no dry run"
+            why = "nothing is recorded: set recording.folder" if self.settings.dry_run else "this is not a dry run"
             return Answer(404, f"{why}\n".encode())
         return Answer(200, recorder.content(), "application/jsonl", "decisions.jsonl")
 

@@ -136,7 +136,7 @@ def _of_labels(labels: Mapping[str, str], gpus: int, zones: Sequence[int]) -> Li
     if len(zones) > 1 and sum(zones) == gpus and min(zones) >= 0:
         path = pcie_paths(np.repeat(np.arange(len(zones)), zones))
         return LinkGraph("NUMA zones", np.zeros_like(path), path, notices=("PCIe paths alone, by NUMA zones",))
-    what = f"{gpus} of {name!r} are no known product" if name else f"no label {PRODUCT_LABEL}"
+    what = f"{gpus} of {name!r} are not a known product" if name else f"no label {PRODUCT_LABEL}"
     return unknown_graph(gpus, "unknown", what)
 
 
