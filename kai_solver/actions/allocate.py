@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 from typing import Protocol
 
-from kai_solver.actions.accelerators.batch_probe import BatchProbe
 from kai_solver.actions.accelerators.refused import Refused
 from kai_solver.actions.accelerators.runs import Runs
 from kai_solver.actions.caps import costs_too_much, over_capacity
@@ -45,7 +44,6 @@ class Allocate:
         """Place the gangs ``candidates``; those with surplus come again and again."""
         keep_promises(self.context, candidates)
         gang_order = self.context.gang_order(candidates)
-        batch_probe = BatchProbe(self.context, Action.ALLOCATE)
         failed: dict[Signature, Refusal] = {}
         waiting: list[AllocationUnit] = []
         refused = Refused(self.context, Action.ALLOCATE)
@@ -68,7 +66,6 @@ class Allocate:
                 gang_order.again(gang)
                 refused.forget()
                 self.runs.row += 1
-                batch_probe.after(gang_order, allocation_unit)
                 continue
             self.outcome.refuse(gang, Action.ALLOCATE, of_choice(refusal, allocation_unit), allocation_unit.pods)
             waiting.append(allocation_unit)

@@ -48,16 +48,6 @@ class Oracle(Protocol):
         """Whether ``allocation_unit`` can run beside all admitted so far, disturbing only what ``action`` may."""
         ...
 
-    def place_together(
-        self,
-        outcome: Outcome,
-        allocation_units: Sequence[AllocationUnit],
-        action: Action,
-        victim_search: VictimSearch | None,
-    ) -> Answer:
-        """The same for all of ``allocation_units``; their places and units are theirs together."""
-        ...
-
 
 class Pace(Protocol):
     """When an action has to give way to the next."""
@@ -195,28 +185,6 @@ class Context:
         if not any(rule.is_protective for rule in self.problem.rules):
             return ()
         return victim_search.eligibility.held(action, Preemptor.of(self.problem, allocation_unit))
-
-    def ask_together(
-        self, allocation_units: Sequence[AllocationUnit], action: Action, victim_search: VictimSearch | None
-    ) -> Answer:
-        """Ask the oracle for all at once; on "yes" they are admitted, each with the units whose nodes it took."""
-        answer = self._oracle.place_together(self.outcome, allocation_units, action, victim_search)
-        left = dict.fromkeys(answer.units)
-        for allocation_unit in allocation_units if answer.verdict == "yes" else ():
-            mine = [
-                unit
-                for unit in left
-                if allocation_unit is allocation_units[-1] or self._made_room(unit, allocation_unit)
-            ]
-            left = {unit: None for unit in left if unit not in mine}
-            self.outcome.admit(Admission(allocation_unit, action, tuple(mine), by_solver=True))
-        return answer
-
-    def _made_room(self, unit: int, allocation_unit: AllocationUnit) -> bool:
-        """Did pods of the unit run where some of the allocation unit go?"""
-        pool, origin = self.outcome.pool, self.problem.pod_node
-        nodes = {self.state.places[pod].node for pod in allocation_unit.pods}
-        return pool is not None and any(origin[pod] in nodes for pod in pool.units[unit].pods)
 
     def refute(self, allocation_unit: AllocationUnit, action: Action) -> Refusal | None:
         """The refusal if a bound proves that nothing that could leave makes room; None if none does."""

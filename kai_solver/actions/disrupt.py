@@ -6,7 +6,6 @@ in its own file. Steps of one gang's attempt stand in `attempt`, the cheapest fi
 
 from collections.abc import Callable, Mapping, Sequence
 
-from kai_solver.actions.accelerators.batch_probe import BatchProbe
 from kai_solver.actions.accelerators.refused import Refused
 from kai_solver.actions.accelerators.swaps import Swaps
 from kai_solver.actions.caps import over_capacity
@@ -48,7 +47,6 @@ def disrupt(context: Context, action: Action, candidates: Sequence[int]) -> list
     search = search_of(action, context.outcome, context.placer.fits, context.gang_units, candidates, context.is_over)
     gang_order, late = context.gang_order(candidates), None
     swaps, refused = Swaps(context, search), Refused(context, action)
-    batch_probe = BatchProbe(context, action, search, lambda unit: forbidden(context, search, unit) is None)
     while not gang_order.is_over:
         if context.is_over() or context.is_fruitless():
             late = list(gang_order.rest())
@@ -76,7 +74,6 @@ def disrupt(context: Context, action: Action, candidates: Sequence[int]) -> list
             refused.forget()
             gang_order.refresh()
             swaps.note(unit, context.outcome.admissions[-1].units)
-            batch_probe.after(gang_order, unit)
     search.settle()
     return late
 

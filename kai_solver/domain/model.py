@@ -105,10 +105,6 @@ class SearchSpec:
         Part of the budget for oracle questions; the rest is for the stages.
     presolve
         ``light``, ``default``, ``none`` or ``auto`` (by size).
-    max_variables
-        A larger model is not asked: the answer is ``unknown``.
-    neighbourhoods
-        Part of the time left after the questions that goes to neighbourhoods, from 50 nodes on; 0: none are asked.
     chains
         Insertions that the chain search tries in one cycle at most, on large clusters; 0: none.
     """
@@ -119,9 +115,7 @@ class SearchSpec:
     question_s: float = 0.5
     questions_share: float = 0.5
     presolve: str = "auto"
-    max_variables: int = 60_000
     memory_mib: int = 4096
-    neighbourhoods: float = 0.0
     chains: int = 0
 
 

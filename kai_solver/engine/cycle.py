@@ -11,14 +11,13 @@ from math import inf
 from typing import Any, Self
 
 from kai_solver import __version__, compiled
-from kai_solver.actions import Actions, Answer
+from kai_solver.actions import Actions
 from kai_solver.actions.sparing import spare
 from kai_solver.bounds.outlook import outlook_of
 from kai_solver.chains.course import Course
 from kai_solver.check import WASTE, Violation, check_plan
 from kai_solver.check.optional import installed_checks
-from kai_solver.domain import SEATING, Plan, Snapshot, SolverModel, Stage
-from kai_solver.engine.actions_run import ActionsRun, are_few_unknown, better, seconds_for_questions
+from kai_solver.domain import SEATING, Action, Plan, Snapshot, SolverModel, Stage
 from kai_solver.engine.attempts import decided
 from kai_solver.engine.chains import (
     CHAINS_SHARE,
@@ -51,12 +50,10 @@ from kai_solver.search.budget import SAFETY_S, Budget
 from kai_solver.search.child import SolverChild
 from kai_solver.search.joint_input import JointModelInput
 from kai_solver.search.linking import link_stage
-from kai_solver.search.neighbourhood import is_local
-from kai_solver.search.neighbourhood_admission import LocalAdmission
-from kai_solver.search.neighbourhood_stages import LocalStages, is_unproven
+from kai_solver.search.open_questions import OpenQuestions
 from kai_solver.search.oracle import UNASKED, UNKNOWN, SolverActions
 from kai_solver.search.pricing import Pricing
-from kai_solver.search.refine import Refined, StageOptimizer
+from kai_solver.search.refine import Refined, StageOptimizer, is_unproven
 from kai_solver.search.reseat import reseat
 from kai_solver.search.rights import Rights, rights_of
 from kai_solver.search.solver_client import SolverClient
@@ -69,7 +66,7 @@ READY_S = 10.0
 """Longest wait for the solver's start: 0.4 s on a quiet machine, a few seconds on a busy one (2026-11-21)."""
 
 LEAST_KEPT_S, MOST_KEPT = 0.03, 0.25
-"""Seconds that climb and neighbourhoods leave to the plan and its check at least, and part of the budget at most."""
+"""Seconds that actions and questions leave to the plan and its check at least, and part of the budget at most."""
 
 
 PRICED_FROM = 2_000
@@ -89,6 +86,11 @@ CHOOSING_S, MOST_FOR_VICTIMS = 2e-4, 0.9
 """Seconds a variable of the whole model to choose victims and places again, which chains leave for that, and the most
 part of the time that is left: on 1,000 and 2,000 loaded nodes that halves the work which chains leave; on openb, with
 180,000 variables, there is no time for it anyway (2026-11-23)."""
+
+
+ASKING_S, MOST_FOR_QUESTIONS = 3e-4, 0.6
+"""Seconds a node that one question to CP-SAT takes, which chains leave for that, and the most part of their time: 0.3 s
+on 1,000 loaded nodes (2026-11-23)."""
 
 
 class Engine:
@@ -290,32 +292,26 @@ class _Run:
         by_chains = child is not None and is_for_chains(problem, self.model)
         leaves_moves = by_chains and compiled.is_loaded() and not self.model.search.deterministic
         self._actions = without_moves(self.model.actions) if leaves_moves else self.model.actions
-        run = self._run_actions(problem, left_out, None, UNASKED if child is None else UNKNOWN)
+        outcome = self._run_actions(problem, left_out, child)
         self._phase("greedy")
         failed: list[str] = []
-        if child is not None and not by_chains and self._is_asked_again(problem, run):
-            try:
-                run = self._run_asking(problem, left_out, child, run)
-            except Exception as error:
-                failed.append(stage_failed(error))
-            self._phase("ladder")
-        self._was_stopped, self._problem = run.outcome.stopped, problem
-        floor, refined, links = Floor(run.outcome), None, None
+        self._was_stopped, self._problem = outcome.stopped, problem
+        floor, refined, links = Floor(outcome), None, None
         try:
-            refined, links = self._improve(run.outcome, child)
+            refined, links = self._improve(outcome, child)
         except Exception as error:
             failed.append(stage_failed(error))
             floor.restore()
-        self._prove(run.outcome, child)
+        self._prove(outcome, child)
         bounds: Mapping[str, int] = {}
         try:
-            bounds = self._least(run.outcome, child, refined)
+            bounds = self._least(outcome, child, refined)
         except Exception as error:
             failed.append(stage_failed(error))
         errors = tuple(dict.fromkeys([*failed, *(error for budget in self._budgets for error in budget.errors)]))
         for said in errors:
             self.report(said)
-        return Decided(run.outcome, refined, errors, links, bounds)
+        return Decided(outcome, refined, errors, links, bounds)
 
     def _ask_prices(self, outcome: Outcome, child: SolverChild, part: float = 1.0) -> Pricing | None:
         """Ask for the prices of what is admitted now, where victims were taken and a ``part`` of the time is enough."""
@@ -378,10 +374,10 @@ class _Run:
         if child is not None and is_priced:
             self._pricing = self._ask_prices(outcome, child, PRICING_PART)
         self._chain(outcome, child)
-        self._admit_locally(outcome, child)
+        self._ask_open(outcome, child)
         if child is not None and is_priced and self._pricing is None:
             self._pricing = self._ask_prices(outcome, child)
-        refined = self._refine_locally(outcome, child, self._refine(outcome, child))
+        refined = self._refine(outcome, child)
         spare(outcome)
         return refined, self._link(outcome)
 
@@ -391,6 +387,14 @@ class _Run:
         estimate = JointModelInput(outcome).size_estimate(allocation_units, self._rights(outcome).movable)
         seconds = CHOOSING_S * estimate
         return seconds if seconds < MOST_FOR_VICTIMS * left_s else 0.0
+
+    def _kept_for_questions(self, outcome: Outcome) -> float:
+        """Seconds that questions about gangs take which an action left open; chains answer for consolidation."""
+        asked = 0
+        for refusals in outcome.refusals.values():
+            others = (r for action, r in refusals.items() if action not in (Action.ALLOCATE, Action.CONSOLIDATION))
+            asked += any(refusal.proof.state == "unknown" for refusal in others)
+        return asked * ASKING_S * len(outcome.state.problem.nodes)
 
     def _is_least(self, outcome: Outcome) -> bool:
         """Whether no gang waits, and sums prove that no less work could leave."""
@@ -417,6 +421,7 @@ class _Run:
         if search.deterministic or (left_s > LEAST_BUILDS * self.timing["build"] and not self.should_stop()):
             clock = None if search.deterministic else self.clock
             seconds = min(CHAINS_SHARE * left_s, left_s - self._kept_for_victims(outcome, left_s))
+            seconds -= min(self._kept_for_questions(outcome), MOST_FOR_QUESTIONS * seconds)
             course = Course(search.chains, seconds, clock, self.should_stop)
             effect = Chains(outcome, self.model).run(course, self.seed, self._rights, is_late)
         refuse_moves(outcome, self.model.actions)
@@ -425,29 +430,29 @@ class _Run:
             said = f"chains: {effect.admitted} gangs admitted, {effect.changed} of {effect.wanted} changes"
             self.progress(Progress(said, self.clock() - self.start_s))
 
-    def _run_actions(
-        self,
-        problem: Problem,
-        left_out: frozenset[str],
-        solver_client: SolverClient | None,
-        without: Answer = UNKNOWN,
-        admitter: MaxGpuAdmission | None = None,
-    ) -> ActionsRun:
-        oracle = SolverActions(solver_client, without)
-        pace = Pace(self, may_yield=solver_client is None)
+    def _run_actions(self, problem: Problem, left_out: frozenset[str], child: SolverChild | None) -> Outcome:
+        admitter = None
+        if child is not None and self.model.admission == "max-gpus":
+            admitter = MaxGpuAdmission(self._solver_client(child, self._questions_s / 2, self.clock()))
         actions = Actions(
             problem,
             self._actions,
-            oracle,
-            pace,
+            SolverActions(None, UNASKED if child is None else UNKNOWN),
+            Pace(self),
             admission=self.model.admission,
             admitter=admitter,
             left_out=left_out,
-            between_attempts=self.keep_first if solver_client is None else None,
+            between_attempts=self.keep_first,
         )
-        if solver_client is None:
-            self._attempt_seconds = actions.context.times.seconds
-        return ActionsRun(actions.run(), oracle.log)
+        self._attempt_seconds = actions.context.times.seconds
+        return actions.run()
+
+    @property
+    def _questions_s(self) -> float:
+        """Seconds in which gangs may be asked for: of the clock, or of the deterministic budget."""
+        search = self.model.search
+        left_s = self.budget_s if search.deterministic else self.deadline_s - self.kept_s - self.clock()
+        return search.questions_share * left_s
 
     def tell_slow(self, on_slow: OnSlow) -> None:
         """Report gangs whose turns took more than their share, if some gang had no turn for lack of time."""
@@ -473,29 +478,6 @@ class _Run:
             if all(violation.rule in WASTE for violation in self._check(plan)):
                 self._first = plan, self.clock() - self.start_s
 
-    def _is_asked_again(self, problem: Problem, floor: ActionsRun) -> bool:
-        """Whether the solver may serve others than the greedy did, beyond what neighbourhoods will be asked."""
-        if self.model.admission != "rank":
-            return True
-        is_left_to_neighbourhoods = is_local(problem, self.model) and not floor.outcome.stopped
-        return bool(floor.log.unknown) and not (is_left_to_neighbourhoods and are_few_unknown(floor))
-
-    def _run_asking(
-        self, problem: Problem, left_out: frozenset[str], child: SolverChild, floor: ActionsRun
-    ) -> ActionsRun:
-        """Climb again with the solver to ask, where there is time; the better of the two."""
-        search, now = self.model.search, self.clock()
-        seconds = self.budget_s * search.questions_share
-        if not search.deterministic:
-            seconds = seconds_for_questions(self.deadline_s - now, self.timing["greedy"], search.questions_share)
-        if seconds <= 0 or self.should_stop():
-            return floor
-        by_gpus = self.model.admission == "max-gpus"
-        admitter = MaxGpuAdmission(self._solver_client(child, seconds / 2, now)) if by_gpus else None
-        return better(
-            floor, self._run_actions(problem, left_out, self._solver_client(child, seconds, now), admitter=admitter)
-        )
-
     def _refine(self, outcome: Outcome, child: SolverChild | None) -> Refined | None:
         """Ask for better victims and moves if anything is disturbed; for better places if these are priced."""
         concerned = [a for a in outcome.admissions if a.units or outcome.state.problem.outlook is not None]
@@ -508,11 +490,8 @@ class _Run:
             reseat(outcome)
             refined = Refined(stages, improved=False)
         else:
-            has_more = outcome.pool is not None and is_local(outcome.state.problem, self.model)
-            part = 1 - self.model.search.neighbourhoods if has_more else 1.0
-            stage_optimizer = StageOptimizer(
-                self._solver_client(child, self._left_s(), self.clock()), self._stage_progress, part
-            )
+            client = self._solver_client(child, self._left_s(), self.clock())
+            stage_optimizer = StageOptimizer(client, self._stage_progress)
             refined = stage_optimizer.refine(outcome, rights, self._priced_least(outcome))
         self._phase("stages")
         return refined
@@ -539,31 +518,16 @@ class _Run:
         """
         return min(max(self.timing["build"], LEAST_KEPT_S), MOST_KEPT * self.budget_s)
 
-    def _admit_locally(self, outcome: Outcome, child: SolverChild | None) -> None:
-        """Ask by neighbourhoods for those whose answer is unknown, in half of the time that neighbourhoods have."""
-        seconds = self.model.search.neighbourhoods / 2 * self._left_s()
-        is_asked = is_local(outcome.state.problem, self.model) and self.model.admission == "rank"
-        if child is None or not is_asked or self._is_too_late_for(seconds):
+    def _ask_open(self, outcome: Outcome, child: SolverChild | None) -> None:
+        """Ask CP-SAT for gangs whose answer is open, in policy order."""
+        seconds = self._questions_s
+        if child is None or not has_unknown(outcome) or self._out_of_time() or seconds <= 0:
             return
-        LocalAdmission(self._solver_client(child, seconds, self.clock()), outcome, self.model.actions).run(
-            self._local_progress
-        )
-        self._phase("local-admission")
-
-    def _refine_locally(self, outcome: Outcome, child: SolverChild | None, refined: Refined | None) -> Refined | None:
-        """Improve by neighbourhoods what the stages could not prove, until the budget ends."""
-        pool, search = outcome.pool, self.model.search
-        is_asked = is_local(outcome.state.problem, self.model) and bool(self.model.disrupting)
-        is_open = is_asked and (refined is None or (is_unproven(refined.stages) and not refined.is_least))
-        seconds = search.neighbourhoods * self._left_s() if search.deterministic else self._left_s() - self.kept_s
-        if child is None or pool is None or not is_open or self._is_too_late_for(seconds):
-            return refined
         solver_client = self._solver_client(child, seconds, self.clock())
-        leaving = None if refined is None else refined.leaving
-        improved = LocalStages(solver_client, outcome, pool, self._rights(outcome), leaving).run(self._local_progress)
-        self._phase("neighbourhoods")
-        found = refined or Refined((), False)
-        return replace(found, improved=True) if improved else refined
+        by_size = self.model.admission == "max-gpus"
+        questions = OpenQuestions(outcome, self.model.actions, SolverActions(solver_client, UNKNOWN), by_size=by_size)
+        questions.run(lambda: solver_client.is_out_of_time)
+        self._phase("questions")
 
     def _link(self, outcome: Outcome) -> Stage | None:
         """Exchange seats and victims for better links; None where these make no difference."""
@@ -581,10 +545,6 @@ class _Run:
         )
         self._phase("links")
         return stage
-
-    def _is_too_late_for(self, seconds: float) -> bool:
-        """True where ``seconds`` of neighbourhoods are not worth the pass over all gangs that they begin with."""
-        return self._out_of_time() or (not self.model.search.deterministic and seconds <= self.kept_s)
 
     def _assembled(self, problem: Problem, decided: Decided, *, explain: bool = True) -> Plan:
         plan = assemble(problem, decided.outcome, self._is_late if self.explain and explain else lambda: True)
@@ -643,8 +603,3 @@ class _Run:
         if self.progress is not None:
             best = None if incumbent is None else float(incumbent)
             self.progress(Progress(stage, self.clock() - self.start_s, best, float(bound)))
-
-    def _local_progress(self, asked: int, improved: int) -> None:
-        if self.progress is not None:
-            name = f"neighbourhoods: {improved} of {asked} better"
-            self.progress(Progress(name, self.clock() - self.start_s))

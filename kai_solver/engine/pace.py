@@ -33,20 +33,18 @@ class Pace:
 
     So none starves the later ones; an action that decides early leaves its time to the others. On openb with too little
     time (2 s, 4.3 s of work, 2026-11-21) moves take 2.3 s and help 3 gangs, preempt takes 1.2 s and helps 364. So an
-    action that serves no gang for a tenth of what is left gives way to those after it (``may_yield``: in a climb
-    without the solver, where such a time is many questions), and gets what they leave. If no solver is asked afterwards
-    either, it does so only when half of the budget is over: a cycle that is done by then decides the same on every
-    machine.
+    action that serves no gang for a tenth of what is left gives way to those after it, and gets what they leave. If no
+    solver is asked afterwards, it does so only when half of the budget is over: a cycle that is done by then decides
+    the same on every machine.
     """
 
-    def __init__(self, run: Timed, *, may_yield: bool) -> None:
+    def __init__(self, run: Timed) -> None:
         self.run = run
         # A deterministic model does not look at the clock: its promise is the same answer on every machine.
         self.deadline_s = math.inf if run.model.search.deterministic else run.deadline_s - run.kept_s
         self.end_s = self.deadline_s
         now = run.clock()
         self.pressed_s = now if run.model.search.enabled else now + (run.deadline_s - now) / 2
-        self.may_yield = may_yield
         self._share = 0.8
         self._patience_s = self._idle_end_s = math.inf
         self._in_vain = 0
@@ -58,7 +56,7 @@ class Pace:
         left_s = self.deadline_s - now
         self.end_s = now + left_s * (self._share if actions_left > 2 else 1.0)
         self._share = 0.5
-        self._patience_s = PATIENCE * left_s if may_yield and self.may_yield else math.inf
+        self._patience_s = PATIENCE * left_s if may_yield else math.inf
         self._idle_end_s, self._in_vain = now + self._patience_s, 0
 
     def attempted(self, *, served: bool) -> None:

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable
 from kai_solver.domain import Action
 from kai_solver.errors.barrier import barrier
 from kai_solver.planstate.outcome import Outcome
-from kai_solver.search.proving import FinalProofs
+from kai_solver.search.open_questions import OpenQuestions
 from kai_solver.search.waiting_together import WaitingTogether
 
 LEAST_PART = 0.1
@@ -34,6 +34,6 @@ def prove(outcome: Outcome, actions: Iterable[Action], left_s: Callable[[], floa
     """
     end_s = (1 - EACH) * left_s()
     with barrier("deciding", "proofs of the final state"):
-        final = FinalProofs(outcome, actions)
-        final.run(lambda: left_s() < end_s)
-        WaitingTogether(final).run(left_s)
+        questions = OpenQuestions(outcome, actions)
+        questions.run(lambda: left_s() < end_s, beside="plan")
+        WaitingTogether(questions).run(left_s)

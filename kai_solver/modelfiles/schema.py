@@ -1,5 +1,6 @@
 """A solver model's file: TOML with the fields of ``domain.SolverModel``, each checked by name and value."""
 
+from collections.abc import Mapping
 from typing import Annotated, Literal, Self
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, field_validator, model_validator
@@ -47,6 +48,13 @@ class StageTable(_Table):
         return _one_of(name, known_stages(), "objective stage")
 
 
+GONE: Mapping[str, str] = {
+    "max_variables": "a question is asked where there is time for it, whatever its size",
+    "neighbourhoods": "on large clusters chains search in their place, and find more",
+}
+"""Settings of ``[search]`` in earlier versions, and why they went."""
+
+
 class SearchTable(_Table):
     """``[search]``."""
 
@@ -56,10 +64,16 @@ class SearchTable(_Table):
     question_s: BudgetSeconds = 0.5
     questions_share: float = Field(default=0.5, ge=0, le=1)
     presolve: Literal["auto", "light", "default", "none"] = "auto"
-    max_variables: int = Field(default=60_000, ge=0, le=10_000_000)
     memory_mib: int = Field(default=4096, ge=64, le=1_048_576)
-    neighbourhoods: float = Field(default=0.0, ge=0, le=1)
     chains: int = Field(default=0, ge=0, le=1_000_000_000)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _not_gone(cls, table: object) -> object:
+        for name in GONE.keys() & table.keys() if isinstance(table, dict) else ():
+            text = f"the setting '{name}' is gone: {GONE[name]}"
+            raise PydanticCustomError("gone", "{text}", {"text": text, "cure": f"Delete {name}"})
+        return table
 
 
 class MovesTable(_Table):

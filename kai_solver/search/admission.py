@@ -40,8 +40,8 @@ class MaxGpuAdmission:
             (allocation_unit, Action.ALLOCATE) for allocation_unit in waiting
         ]
         model = self.solver_client.model
-        if model_input.size_estimate(allocation_units, NO_UNITS) > model.search.max_variables:
-            return Proof("unknown", "too large")
+        if not self.solver_client.may_build(model_input.size_estimate(allocation_units, NO_UNITS)):
+            return Proof("unknown", "budget")
         joint = model_input.join(allocation_units, NO_UNITS, NO_UNITS, NO_UNITS, (), may_move=False, optional=True)
         form = formulate(joint, model.families, ())
         result = self._search(outcome, joint, form)

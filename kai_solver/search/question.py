@@ -1,7 +1,7 @@
 """One question of an action: the allocation unit, all that was admitted before it, and what may be disturbed."""
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import replace
 from functools import cached_property
 
@@ -25,7 +25,6 @@ from kai_solver.search.apply import apply
 from kai_solver.search.evictable import evictable
 from kai_solver.search.joint_input import JointModelInput
 from kai_solver.search.looseness import loose_gangs
-from kai_solver.search.neighbourhood import Neighbourhood
 from kai_solver.search.rights import reclaimable
 from kai_solver.units import CPU, GPU, MEMORY, format_amount
 
@@ -40,13 +39,7 @@ class Question:
         allocation_unit: AllocationUnit,
         action: Action,
         victim_search: VictimSearch | None,
-        within: Neighbourhood | None = None,
-        beside: Sequence[AllocationUnit] = (),
     ) -> None:
-        """``within``: only those of a neighbourhood are asked about; ``joiner`` is its own.
-
-        ``beside``: allocation units that must get places in this action together with ``allocation_unit``.
-        """
         self.model_input = model_input
         self.outcome = outcome
         self.state = outcome.state
@@ -61,14 +54,6 @@ class Question:
         standing = model_input.standing()
         self.admitted, self.disturbed, self.evicted = standing.admitted, standing.disturbed, standing.evicted
         """``evicted``: units that earlier questions evicted."""
-        if within is not None:
-            self.admitted = [self.admitted[number] for number in within.admissions]
-            self.eligible &= within.units
-            self.disturbed &= within.units
-            self.evicted &= within.units
-        self.beside = beside
-        if beside:
-            self.admitted = [*self.admitted, *((other, action) for other in beside)]
         self.served = self.eligible.intersection(standing.cores)
         """Cores of gangs that got places in this cycle: they may move, but to evict them would undo an admission."""
         self.is_rough = self.problem.snapshot.claims is not None and self.problem.snapshot.claims.is_rough

@@ -25,8 +25,8 @@ from kai_solver.search.looseness import loose_gangs
 from kai_solver.search.reseat import reseat
 from kai_solver.search.rights import Rights
 from kai_solver.search.session import Progress, SessionResult, StageObjective
-from kai_solver.search.solver_client import SolverClient
-from kai_solver.search.victims import BUILD_S, VictimChoice
+from kai_solver.search.solver_client import BUILD_S, SolverClient
+from kai_solver.search.victims import VictimChoice
 
 ROUNDS = 4
 """How often the stages of a small model are gone through while some are not proven; one proof needs 0.01 to 0.1 s."""
@@ -45,17 +45,18 @@ PARTED_FROM = 1_000
 class Refined:
     """Outcome of the stages: their results, whether the plan got better, and what went wrong.
 
-    ``leaving``: units that would leave if nodes did not count; None where that is not known.
-    ``is_least``: the plan is the least disruptive of the model, whatever may be said of its bounds.
     ``unclaimed``: why bounds of what is evicted are not claimed; empty where they are.
     """
 
     stages: tuple[Stage, ...]
     improved: bool
     notes: tuple[str, ...] = ()
-    leaving: frozenset[int] | None = None
-    is_least: bool = False
     unclaimed: str = ""
+
+
+def is_unproven(stages: Sequence[Stage]) -> bool:
+    """True where some stage of evictions or moves might be better."""
+    return not stages or any(not s.optimal and s.name.startswith(DISRUPTING) for s in stages)
 
 
 @dataclass(slots=True)
@@ -74,15 +75,6 @@ class _Part:
     plan: Ints | None
     chosen: Ints | None = None
 
-    @property
-    def is_least(self) -> bool:
-        """True where the model has no less disruptive solution than the one that is in effect."""
-        values = self.plan if self.chosen is None else self.chosen
-        if values is None or len(self.result.stages) < len(self.stages):
-            return False
-        results = zip(self.stages, self.result.stages, strict=True)
-        return all(s.value_of(values) <= reached.bound for s, reached in results if s.name.startswith(DISRUPTING))
-
     def reported(self, *, certain: bool) -> tuple[Stage, ...]:
         """What is known of each stage at the plan that is in effect."""
         found = _stages(self.stages, self.result, self.plan if self.chosen is None else self.chosen)
@@ -92,9 +84,7 @@ class _Part:
 class StageOptimizer:
     """Runs the stages of one cycle."""
 
-    def __init__(self, solver_client: SolverClient, progress: Progress | None = None, part: float = 1.0) -> None:
-        """``part`` of the time that is left once the victims are known may go to the joint model with nodes."""
-        self.part = part
+    def __init__(self, solver_client: SolverClient, progress: Progress | None = None) -> None:
         self.solver_client = solver_client
         self.model = solver_client.model
         self.progress = progress
@@ -130,11 +120,8 @@ class StageOptimizer:
             notes = (*notes, choice.note)
         bounds = choice.bounds if choice is not None and certain else {}
         reported = _added(parts, [part.reported(certain=certain) for part in parts], bounds) if parts else ()
-        is_least = bool(parts) and not is_partial and all(part.is_least for part in parts)
-        leaving = choice.leaving if choice is not None else None
-        return Refined(
-            () if is_partial else reported, improved or is_better, notes, leaving, is_least, "" if certain else LOOSE
-        )
+        unclaimed = "" if certain else LOOSE
+        return Refined(() if is_partial else reported, improved or is_better, notes, unclaimed)
 
     def _has_time_for(self, variables: int) -> bool:
         """Whether the whole model can be built in the time that is left."""
@@ -171,8 +158,7 @@ class StageOptimizer:
         main = main_values(outcome, form)
         stages = self._objectives(form)
         hint = self._completed(form, main, outcome)
-        seconds = self.part * self.solver_client.budget.left_s
-        result = self.solver_client.minimize(form, stages, hint, self.progress, known, seconds, ROUNDS)
+        result = self.solver_client.minimize(form, stages, hint, self.progress, known, rounds=ROUNDS)
         values = result.values
         better = [values] if values is not None and self._is_better(form, values, hint, main) else []
         return _Part(form, main, stages, result, better, hint)

@@ -37,13 +37,10 @@ from kai_solver.search.attribution import attribute, share_victims
 from kai_solver.search.joint_input import JointModelInput
 from kai_solver.search.rights import Rights
 from kai_solver.search.session import StageObjective
-from kai_solver.search.solver_client import SolverClient
+from kai_solver.search.solver_client import BUILD_S, SolverClient
 
 SMALLEST = 1_000
 """Variables (about) below which the whole model alone is as fast."""
-BUILD_S = 4e-5
-"""Seconds a variable to build the whole model: 0.02 ms on loaded clusters of 500 and 1,000 nodes (2026-11-22), with a
-margin. A budget is a promise, and nothing interrupts the building."""
 RESTRICTED_BUILD_S = 2e-5
 """The same for the joint problem and the model without nodes: 0.08 and 0.2 s of CPU time with 1,000 and 2,000 loaded
 nodes, about 5,800 and 11,500 variables (2026-11-23)."""

@@ -14,7 +14,7 @@ from kai_solver.planstate.allocation_units import AllocationUnit
 from kai_solver.planstate.eligibility import Preemptor
 from kai_solver.prices import Packing, Unit, least_waiting
 from kai_solver.search.joint_input import JointModelInput
-from kai_solver.search.proving import FinalProofs
+from kai_solver.search.open_questions import OpenQuestions
 from kai_solver.search.question import Question
 from kai_solver.units import CPU
 
@@ -28,18 +28,18 @@ MOST_KINDS = 16
 
 
 class WaitingTogether:
-    """Counts the gangs that wait after `FinalProofs` has asked for each of them."""
+    """Counts the gangs that wait after `OpenQuestions` has asked for each of them."""
 
-    def __init__(self, final: FinalProofs) -> None:
-        self.final = final
-        self.outcome = final.outcome
-        self.problem = final.problem
-        self.model_input = JointModelInput(final.outcome)
+    def __init__(self, questions: OpenQuestions) -> None:
+        self.questions = questions
+        self.outcome = questions.outcome
+        self.problem = questions.problem
+        self.model_input = JointModelInput(questions.outcome)
         self._units = {unit.gang: unit for unit in self._waiting()}
 
     def _waiting(self) -> Iterator[AllocationUnit]:
         for gang, refusals in self.outcome.refusals.items():
-            unit = self.final.gang_units[gang].next()
+            unit = self.questions.gang_units[gang].next()
             if unit is not None and any(refusal.proof.state == "unknown" for refusal in refusals.values()):
                 if unit.is_choice:
                     continue  # It may ask for other pods instead: it is not counted, and may run or not.
@@ -105,7 +105,7 @@ class WaitingTogether:
 
     def _may_reclaim(self) -> bool:
         """Whether reclaim may run any of the gangs, with what others of them hold then."""
-        if Action.RECLAIM not in self.final.searches:
+        if Action.RECLAIM not in self.questions.searches:
             return False
         queues = {self.problem.gangs[gang].queue for gang in self._units}
         is_open = any(self._is_open(gang, Action.RECLAIM) for gang in self._units)
@@ -125,10 +125,10 @@ class WaitingTogether:
         for gang, unit in self._units.items():
             shape = self.problem.gangs[gang]
             own = gang if any(leaf.active for leaf in shape.leaves) else -1
-            for action in (Action.ALLOCATE, *self.final.searches):
+            for action in (Action.ALLOCATE, *self.questions.searches):
                 key = (action, shape.queue, shape.gang.priority, shape.gang.preemptible, shape.gang.never_preempts, own)
                 is_open = action in open_to_all or self._is_open(gang, action)
                 if key in asked or action is Action.RECLAIM or not is_open:
                     continue
                 asked.add(key)
-                yield Question(self.model_input, self.outcome, unit, action, self.final.searches.get(action))
+                yield Question(self.model_input, self.outcome, unit, action, self.questions.searches.get(action))

@@ -22,8 +22,8 @@ from kai_solver.problem import build_problem
 from kai_solver.reasons.pending import pending_gangs, pending_text
 from kai_solver.reasons.refusals import BUDGET_ENDED
 from kai_solver.search.child import SolverChild
+from kai_solver.search.open_questions import OpenQuestions
 from kai_solver.search.oracle import SolverActions
-from kai_solver.search.proving import FinalProofs
 from kai_solver.search.waiting_together import WaitingTogether
 from tests.engine.conftest import Engines
 from tests.engine.test_proofs import RUNGS, Rules, small_clusters
@@ -101,7 +101,7 @@ def test_no_false_proof_of_the_final_state(engines: Engines, model: str, cluster
 def check_alone(engine: Engine, cluster: Snapshot) -> None:
     """What is proven of one gang and one action in the final state, no search finds."""
     for outcome in outcomes(engine, cluster):
-        FinalProofs(outcome, RUNGS).run(lambda: False)
+        OpenQuestions(outcome, RUNGS).run(lambda: False, beside="plan")
         end = End(cluster, outcome)
         for gang in outcome.waiting:
             for action, refusal in outcome.refusals[gang].items():
@@ -121,7 +121,7 @@ def check_together(engine: Engine, cluster: Snapshot) -> int:
     """Of those that wait together no more can run than is said; returns how many must wait."""
     must_wait = 0
     for outcome in outcomes(engine, cluster):
-        WaitingTogether(FinalProofs(outcome, RUNGS)).run(lambda: inf)
+        WaitingTogether(OpenQuestions(outcome, RUNGS)).run(lambda: inf)
         end, counted = End(cluster, outcome), Counter[tuple[int, int]]()
         proofs = {gang: [refusal.proof for refusal in outcome.refusals[gang].values()] for gang in outcome.waiting}
         alone = [gang for gang, found in proofs.items() if all(proof.state == "proven" for proof in found)]
@@ -170,7 +170,7 @@ def counted(cluster: Snapshot) -> list[Proof]:
     """Proofs of those that wait after nothing was placed, and every question was left open."""
     outcome = Actions(build_problem(cluster), (), SolverActions(None)).run()
     outcome.refusals = {gang: dict.fromkeys(RUNGS, BUDGET_ENDED) for gang in outcome.waiting}
-    WaitingTogether(FinalProofs(outcome, RUNGS)).run(lambda: inf)
+    WaitingTogether(OpenQuestions(outcome, RUNGS)).run(lambda: inf)
     return [outcome.refusals[gang][Action.ALLOCATE].proof for gang in outcome.waiting]
 
 
@@ -188,7 +188,7 @@ def test_where_none_can_run_each_is_proven() -> None:
 def test_nothing_is_counted_once_the_time_is_over() -> None:
     outcome = Actions(build_problem(crowded()), (), SolverActions(None)).run()
     outcome.refusals = {gang: dict.fromkeys(RUNGS, BUDGET_ENDED) for gang in outcome.waiting}
-    final = FinalProofs(outcome, RUNGS)
+    final = OpenQuestions(outcome, RUNGS)
     final.run(lambda: True)
     WaitingTogether(final).run(lambda: 0.0)
     assert all(refusal is BUDGET_ENDED for gang in outcome.waiting for refusal in outcome.refusals[gang].values())
@@ -217,7 +217,7 @@ def test_a_gang_that_had_no_turn_is_told_what_lacks_in_the_end() -> None:
     cluster = crowded()
     outcome = Actions(build_problem(replace(cluster, nodes=cluster.nodes[:1])), (), SolverActions(None)).run()
     outcome.refusals = {gang: dict.fromkeys(RUNGS, BUDGET_ENDED) for gang in outcome.waiting}
-    FinalProofs(outcome, RUNGS).run(lambda: False)
+    OpenQuestions(outcome, RUNGS).run(lambda: False, beside="plan")
     entries = pending_gangs(outcome.state.problem, outcome, lambda: False)
     assert {(entry.proof.state, entry.proof.beside) for entry in entries} == {("proven", "plan")}
     assert all("0/1 nodes are available" in entry.message for entry in entries)

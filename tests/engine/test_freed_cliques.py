@@ -5,7 +5,6 @@ who must go is a knapsack over whole gangs, which a table answers without any mo
 """
 
 from dataclasses import replace
-from typing import Any
 
 import pytest
 
@@ -15,7 +14,6 @@ from kai_solver.engine import cycle
 from kai_solver.instances_io.bench_schema import CliquesDoc
 from kai_solver.lab.bench import generated
 from kai_solver.modelfiles import load_model
-from kai_solver.search.refine import Refined, StageOptimizer
 from kai_solver.units import UNLIMITED
 
 SIZES = {4: 0.3, 8: 0.4, 16: 0.3}
@@ -53,24 +51,3 @@ def test_the_cheapest_gangs_leave_and_no_cheaper_ones_would_do(seed: int) -> Non
     clique = {node.name: node.labels["nvidia.com/gpu.clique"] for node in snapshot.nodes}
     assert len({clique[bind.node] for bind in plan.binds}) == 1
     assert check_plan(snapshot, plan) == ()
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("is_least", [True, False])
-def test_neighbourhoods_are_not_asked_about_what_the_whole_model_proved(
-    monkeypatch: pytest.MonkeyPatch, is_least: bool
-) -> None:
-    """Moves are told with a looser bound than the model's; asking about neighbourhoods all the same finds nothing."""
-    refine = StageOptimizer.refine
-
-    def heard(self: StageOptimizer, *of: Any) -> Refined:
-        refined = refine(self, *of)
-        assert refined.is_least
-        return replace(refined, is_least=is_least)
-
-    monkeypatch.setattr(StageOptimizer, "refine", heard)
-    plan = cycle(full_racks(6, 6), load_model("deterministic"))
-    [work] = [stage for stage in plan.stages if stage.name.startswith("evicted-work")]
-    [moves] = [stage for stage in plan.stages if stage.name == "moved-pods"]
-    assert (work.optimal, moves.optimal, moves.value) == (True, False, 8)
-    assert ("neighbourhoods" in plan.timing_s) is not is_least

@@ -85,7 +85,7 @@ class Watch:
         return self.now_s
 
 
-def a_pace(watch: Watch, model: str = "default", *, may_yield: bool = True) -> ActionPace:
+def a_pace(watch: Watch, model: str = "default") -> ActionPace:
     run = SimpleNamespace(
         clock=watch,
         kept_s=0.0,
@@ -93,7 +93,7 @@ def a_pace(watch: Watch, model: str = "default", *, may_yield: bool = True) -> A
         model=load_model(model),
         should_stop=lambda: False,
     )
-    return ActionPace(cast("Any", run), may_yield=may_yield)
+    return ActionPace(cast("Any", run))
 
 
 def test_an_action_has_a_tenth_of_the_time_left_to_serve_a_gang() -> None:
@@ -124,13 +124,10 @@ def test_without_a_solver_no_action_gives_way_before_half_of_the_budget() -> Non
     assert pace.is_fruitless()
 
 
-@pytest.mark.parametrize(
-    ("model", "asks_nobody", "action_may"),
-    [("default", False, True), ("default", True, False), ("deterministic", True, True)],
-)
-def test_else_it_keeps_its_share(model: str, asks_nobody: bool, action_may: bool) -> None:
+@pytest.mark.parametrize(("model", "action_may"), [("default", False), ("deterministic", True)])
+def test_else_it_keeps_its_share(model: str, action_may: bool) -> None:
     watch = Watch()
-    pace = a_pace(watch, model, may_yield=asks_nobody)
+    pace = a_pace(watch, model)
     pace.start(4, may_yield=action_may)
     watch.now_s = 7.0
     for _ in range(IN_VAIN):

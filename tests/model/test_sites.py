@@ -1,6 +1,6 @@
 """Sites: what a fold of nodes says must hold for every way to fill them."""
 
-from itertools import combinations_with_replacement
+from itertools import combinations_with_replacement, product
 
 import numpy as np
 import pytest
@@ -9,8 +9,7 @@ from hypothesis import strategies as st
 
 from kai_solver.domain import Gang as DomainGang
 from kai_solver.domain import GpuRequest, Node, Pod, Queue, Snapshot, flat_gang
-from kai_solver.model.aggregated import Group, Master, Partition, formulate_master
-from kai_solver.model.sites import _functions, fold
+from kai_solver.model.sites import IntArray, Sites, _functions, fold
 from kai_solver.problem import Problem, build_problem
 from kai_solver.units import MILLI, UNLIMITED, ResourceSchema
 
@@ -33,10 +32,10 @@ def a_problem(cores: list[int], gpus: int, *requests: GpuRequest) -> Problem:
     return build_problem(Snapshot(0.0, ResourceSchema(), nodes, (Queue("q", quota=ENDLESS, limit=ENDLESS),), gangs))
 
 
-def a_fold(problem: Problem, most_places: int = 1000) -> tuple[list[int], Master]:
+def a_fold(problem: Problem, most_places: int = 1000) -> tuple[list[int], Sites]:
     shapes = sorted(set(problem.pod_shape))
     sites = fold(problem, problem.capacity, problem.device_free, shapes, [], most_places)
-    return [problem.pod_shape[i] for i in range(len(problem.gangs))], Master(sites, (), (), {})
+    return [problem.pod_shape[i] for i in range(len(problem.gangs))], sites
 
 
 @given(shares=st.lists(st.integers(1, 999), min_size=1, max_size=6), sizes=st.lists(st.integers(1, MILLI), max_size=8))
@@ -53,63 +52,41 @@ def test_no_set_of_shares_that_fits_a_device_breaks_a_row(shares: list[int], siz
 
 def test_more_than_half_of_a_device_takes_a_device() -> None:
     problem = a_problem([16, 16], 2, GpuRequest(1, 600), GpuRequest(1, 300))
-    (large, small), master = a_fold(problem)
-    asked = {count: _has_places(master, {large: count}) for count in (4, 5)}
+    (large, small), sites = a_fold(problem)
+    asked = {count: _has_places(sites, {large: count}) for count in (4, 5)}
     assert asked == {4: True, 5: False}
-    assert _has_places(master, {large: 4, small: 4})
-    assert not _has_places(master, {large: 4, small: 6}), "0.4 of a device takes one 0.3, not two"
+    assert _has_places(sites, {large: 4, small: 4})
+    assert not _has_places(sites, {large: 4, small: 6}), "0.4 of a device takes one 0.3, not two"
 
 
 @pytest.mark.parametrize(("fours", "threes", "fits"), [(2, 0, True), (1, 1, True), (0, 2, True), (2, 1, False)])
 def test_slots_of_whole_devices(fours: int, threes: int, fits: bool) -> None:
     problem = a_problem([16, 16], 4, GpuRequest(4), GpuRequest(3))
-    (four, three), master = a_fold(problem)
-    assert _has_places(master, {four: fours, three: threes}) is fits
+    (four, three), sites = a_fold(problem)
+    assert _has_places(sites, {four: fours, three: threes}) is fits
 
 
 @pytest.mark.parametrize("most_places", [1000, 0])
 def test_nodes_that_differ_only_in_what_is_free_may_share_a_site(most_places: int) -> None:
     problem = a_problem([1, 2, 4, 4], 2, GpuRequest(1))
-    (shape,), master = a_fold(problem, most_places)
-    assert master.sites.most.shape[1] == (3 if most_places else 1)
-    assert int(master.sites.most.sum()) == 1 + 2 + 2 + 2
-    assert _has_places(master, {shape: 7})
-    assert not _has_places(master, {shape: 8})
+    (shape,), sites = a_fold(problem, most_places)
+    assert sites.most.shape[1] == (3 if most_places else 1)
+    assert int(sites.most.sum()) == 1 + 2 + 2 + 2
+    assert _has_places(sites, {shape: 7})
+    assert not _has_places(sites, {shape: 8})
 
 
-def test_a_group_that_no_domain_holds_is_hopeless() -> None:
-    problem = a_problem([16] * 4, 2, GpuRequest(2))
-    shapes = sorted(set(problem.pod_shape))
-    racks = np.array([0, 1, 0, 1], dtype=np.int64)
-    sites = fold(problem, problem.capacity, problem.device_free, shapes, [racks], 1000)
-    level = Partition(sites.domain_of(racks), {})
-    for pods, hopeless in ((2, False), (3, True)):
-        master = Master(sites, (level,), (Group(((shapes[0], pods),), 0),), {})
-        assert formulate_master(master).is_hopeless is hopeless
+def _has_places(sites: Sites, crowd: dict[int, int]) -> bool:
+    """Whether some way to share out the pods of ``crowd`` among the (few) sites keeps every row."""
+    count = sites.most.shape[1]
 
+    def ways(row: int, pods: int) -> list[IntArray]:
+        picks = combinations_with_replacement(range(count), pods)
+        found = [np.bincount(np.array(pick, dtype=np.int64), minlength=count) for pick in picks]
+        return [way for way in found if (way <= sites.most[row]).all()]
 
-def _has_places(master: Master, crowd: dict[int, int]) -> bool:
-    """By enumeration of the places on the (few) sites against the model's own rows."""
-    form = formulate_master(Master(master.sites, (), (), crowd))
-    sites = master.sites.most.shape[1]
-    index = {shape: row for row, shape in enumerate(master.sites.shapes)}
-
-    def ways(shape: int, count: int) -> list[tuple[int, ...]]:
-        return [
-            tuple(pick.count(site) for site in range(sites))
-            for pick in combinations_with_replacement(range(sites), count)
-        ]
-
-    def search(rest: list[int], values: np.ndarray[tuple[int], np.dtype[np.int64]]) -> bool:
-        if not rest:
-            return form.spec.check(values) is None
-        row = form.place[index[rest[0]]]
-        for way in ways(rest[0], crowd[rest[0]]):
-            if all(row[site] >= 0 or not pods for site, pods in enumerate(way)):
-                trial = values.copy()
-                trial[row[row >= 0]] = [pods for site, pods in enumerate(way) if row[site] >= 0]
-                if search(rest[1:], trial):
-                    return True
-        return False
-
-    return search([shape for shape, count in crowd.items() if count], np.zeros(form.spec.size[0], dtype=np.int64))
+    each = [ways(row, crowd.get(shape, 0)) for row, shape in enumerate(sites.shapes)]
+    return any(
+        all(((row.weight * np.array(pods)).sum(axis=0) <= row.capacity).all() for row in sites.rows)
+        for pods in product(*each)
+    )

@@ -57,6 +57,14 @@ def test_what_sets_the_shipped_models_apart() -> None:
     assert load_model("fast").budget_s < load_model("default").budget_s
 
 
+@pytest.mark.parametrize("setting", ["max_variables = 1000", "neighbourhoods = 0.2"])
+def test_a_setting_that_is_gone_is_told_with_the_reason(setting: str, tmp_path: Path) -> None:
+    error = refused(tmp_path, f'extends = "default"\nname = "mine"\n[search]\n{setting}\n')
+    name = setting.split()[0]
+    assert f"the setting '{name}' is gone: " in error.problem
+    assert error.cure == f"Delete {name}"
+
+
 def test_what_a_move_costs_is_seconds_or_durations(tmp_path: Path) -> None:
     assert (load_model().moves.checkpoint_s, load_model().moves.restart_s) == (240.0, 60.0)
     path = write(tmp_path, 'extends = "default"\n[moves]\ncheckpoint_s = "10m"\nrestart_s = 0')

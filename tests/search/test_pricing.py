@@ -158,7 +158,7 @@ def test_no_bound_is_above_a_plan_with_the_same_admissions(engine: Engine, seed:
 def test_a_cycle_has_the_bounds_of_the_programme(seed: int) -> None:
     """The plan has no lower bound than that of the linear programme, whatever the stages prove; twice the same."""
     snapshot, model = loaded(seed), load_model("deterministic")
-    model = replace(model, search=replace(model.search, max_variables=0, neighbourhoods=0.0))
+    model = replace(model, search=replace(model.search, questions_share=0.0))
     with Engine(model) as engine:
         assert engine.wait(60.0)
         plan, again = (engine.cycle(snapshot, budget_s=3.0) for _ in range(2))

@@ -1,0 +1,152 @@
+"""What the actions left open of the gangs that wait: can this gang run beside all that is admitted?
+
+An action asks in its turn, and often the time ends before it does, or before the answer is sure. Afterwards each gang
+that waits without a proof is asked for again, in policy order: rules, then bounds, then CP-SAT where there is a solver
+to ask. CP-SAT's "yes" is put into effect. Equal gangs share an answer until a gang is admitted.
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
+from typing import Literal
+
+from kai_solver.actions.caps import over_capacity
+from kai_solver.actions.disrupt import search_of
+from kai_solver.actions.gang_order import GangOrder, SizeOrder
+from kai_solver.actions.victim_search import VictimSearch
+from kai_solver.domain import Action, Proof, Reason
+from kai_solver.placement.placing import Placer
+from kai_solver.planstate.allocation_units import AllocationUnit, AllocationUnits
+from kai_solver.planstate.eligibility import Preemptor
+from kai_solver.planstate.outcome import Admission, Outcome, Refusal
+from kai_solver.planstate.signature import signature
+from kai_solver.reasons.refusals import shortage, within_delay
+from kai_solver.search.oracle import UNKNOWN, SolverActions
+
+Beside = Literal["earlier", "plan"]
+
+Class = tuple[object, ...]
+"""What gangs share that have one answer: the action, queue, priority, what they ask for, and what it costs."""
+
+
+class OpenQuestions:
+    """Asks for the gangs of ``outcome`` that wait without a proof.
+
+    Parameters
+    ----------
+    oracle
+        Answers by bounds alone, or by CP-SAT too.
+    by_size
+        Gangs come by their size, as with the admission ``max-gpus``.
+    """
+
+    def __init__(
+        self,
+        outcome: Outcome,
+        actions: Iterable[Action],
+        oracle: SolverActions | None = None,
+        *,
+        by_size: bool = False,
+    ) -> None:
+        self.outcome = outcome
+        self.state = outcome.state
+        self.problem = outcome.state.problem
+        self.oracle = oracle or SolverActions(None, UNKNOWN)
+        self.order_type = SizeOrder if by_size else GangOrder
+        self.actions = tuple(action for action in actions if action is not Action.STALE)
+        self.placer = Placer(self.state)
+        self.gang_units = [
+            AllocationUnits(gang, state, self.problem.pod_shape)
+            for gang, state in zip(self.problem.gangs, self.state.gangs, strict=True)
+        ]
+        self.searches: Mapping[Action, VictimSearch] = {
+            action: search_of(action, outcome, self.placer.fits, self.gang_units, outcome.waiting)
+            for action in self.actions
+            if action is not Action.ALLOCATE
+        }
+        self._found: dict[Class, Refusal | None] = {}
+        self._unanswered: set[Class] = set()
+
+    def run(self, is_late: Callable[[], bool], *, beside: Beside = "earlier") -> int:
+        """Ask until no more gangs come in, or ``is_late`` ends it; how many were admitted.
+
+        ``beside``: what proofs hold beside: "plan" where nothing is admitted any more.
+        """
+        admitted, before = 0, -1
+        while before < admitted:
+            before = admitted
+            order = self.order_type(self.state, self.gang_units, self._open())
+            while not is_late() and (next_gang := order.pop()) is not None:
+                if self._admit(next_gang.allocation_unit, is_late, beside):
+                    admitted += 1
+                    order.refresh()
+        return admitted
+
+    def _open(self) -> list[int]:
+        """Gangs that wait, and that some action refused without a proof."""
+        return [
+            gang
+            for gang, refusals in self.outcome.refusals.items()
+            if self.gang_units[gang].waits() and any(r.proof.state == "unknown" for r in refusals.values())
+        ]
+
+    def _admit(self, unit: AllocationUnit, is_late: Callable[[], bool], beside: Beside) -> bool:
+        """Ask action by action, and note each proof; True if one admitted ``unit``."""
+        refusals = self.outcome.refusals[unit.gang]
+        for action in [action for action, refusal in refusals.items() if refusal.proof.state == "unknown"]:
+            if is_late():
+                return False
+            version = self.outcome.version
+            refusal = self._refusal(unit, action)
+            if self.outcome.version != version:
+                self._found.clear()
+                return True
+            if refusal is not None and not unit.is_choice:
+                proof = replace(refusal.proof, beside=beside)
+                self.outcome.refuse(unit.gang, action, replace(refusal, proof=proof), unit.pods)
+        return False
+
+    def _refusal(self, unit: AllocationUnit, action: Action) -> Refusal | None:
+        """A proof that ``action`` cannot run ``unit``; None without one, or if it runs now."""
+        preemptor = Preemptor.of(self.problem, unit)
+        delayed = within_delay(self.problem, preemptor.gang) if action is not Action.ALLOCATE else None
+        if delayed is not None:
+            return delayed
+        is_first = next(iter(self.outcome.refusals[unit.gang])) is action
+        gang = preemptor.gang.gang
+        rights = (preemptor.queue, gang.priority, gang.preemptible, gang.never_preempts)
+        cost = (preemptor.charge, preemptor.device_milli)
+        key = (action, is_first, *rights, *cost, signature(self.state, unit))
+        if key in self._unanswered:
+            return None
+        if key not in self._found:
+            self._found[key] = self._ask(unit, action, preemptor, key, is_first=is_first)
+        return self._found[key]
+
+    def _ask(
+        self, unit: AllocationUnit, action: Action, preemptor: Preemptor, key: Class, *, is_first: bool
+    ) -> Refusal | None:
+        """Rules, bounds, CP-SAT. The first refusal of a gang is the one that says what lacks."""
+        search = self.searches.get(action)
+        refusal = over_capacity(self.state, unit) if search is None else search.over_capacity(unit)
+        if refusal is None and search is not None:
+            refusal = search.refusal(preemptor)
+        if refusal is not None:
+            return refusal if refusal.proof.state == "proven" else None
+        answer = self.oracle.place(self.outcome, unit, action, search)
+        if answer.verdict == "yes":
+            self.outcome.admit(Admission(unit, action, answer.units, by_solver=True))
+            return None
+        if answer.proof.state != "proven":
+            self._unanswered.add(key)
+            return None
+        text = Refusal(Reason.NOT_ENOUGH_RESOURCES, "", answer.proof)
+        if is_first:
+            text = shortage(self.state, self.placer, unit, answer.proof)
+        return replace(text, evidence=answer.evidence, proof=self._with_held(answer.proof, action, preemptor))
+
+    def _with_held(self, proof: Proof, action: Action, preemptor: Preemptor) -> Proof:
+        """With the rules that hold running pods, and may be what blocks."""
+        search = self.searches.get(action)
+        if search is None or not any(rule.is_protective for rule in self.problem.rules):
+            return proof
+        return replace(proof, blocking=(*proof.blocking, *search.eligibility.held(action, preemptor)))
