@@ -60,16 +60,6 @@ class VictimModel:
             found += members[: int(values[var])]
         return found
 
-    def leaving(self, values: IntArray) -> frozenset[int]:
-        """Units of which some leave in a solution: of identical ones, any of them may be meant."""
-        found: set[int] = set()
-        for item, var in self.gone:
-            if values[var] > 0 and isinstance(item, MoverUnit):
-                found.add(item.mover.unit)
-            elif values[var] > 0 and isinstance(item, MoverClass):
-                found.update(mover.unit for members in item.members.values() for mover in members)
-        return frozenset(found)
-
     def keep(self, units: Container[int]) -> None:
         """Ask that none of ``units`` leaves; of identical ones, so many fewer may."""
         _, high = self.spec.domains

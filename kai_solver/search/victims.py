@@ -69,8 +69,6 @@ class VictimChoice:
         Variables (about) of the whole model.
     bounds
         Of stages by name, each good while those before it are at theirs.
-    leaving
-        Units that leave where neither nodes nor takers count; None where that is not known.
     note
         What was in the way of better victims.
     """
@@ -83,7 +81,6 @@ class VictimChoice:
     joint: Joint
     estimate: int
     bounds: dict[str, int] = field(default_factory=dict)
-    leaving: frozenset[int] | None = None
     note: str = ""
     _victim_model: VictimModel = field(init=False)
     _asked: list[StageObjective] = field(init=False)
@@ -149,8 +146,6 @@ class VictimChoice:
         model = self._victim_model
         for number in range(ROUNDS):
             values = self._cheapest(asked, zeros)
-            if self.leaving is None and values is not None:
-                self.leaving = model.leaving(values)
             if values is None or not self._has_time_for_a_round:
                 return None
             if [stage.value_of(values) for stage in asked] >= list(costs[: len(asked)]):
