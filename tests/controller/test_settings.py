@@ -70,7 +70,7 @@ def test_a_mistake_is_named_with_file_and_key(tmp_path: Path, text: str, field: 
     [
         ("perriod: 1s", "Did you mean period?"),
         ("evictions: {per_cycl: 1}", "Did you mean evictions.per_cycle?"),
-        ("xyz: 1", "Known keys: access.queues, access.spares, admission.bind_address"),
+        ("xyz: 1", "Known keys: access.queues, access.spares, accounting, admission.bind_address"),
     ],
 )
 def test_a_setting_that_does_not_exist_is_named_with_the_nearest(tmp_path: Path, text: str, cure: str) -> None:
