@@ -24,7 +24,7 @@ PLANE := tests/cluster/plane
 # Tests start hundreds of processes: compiled modules are kept, also where the caller's environment says otherwise.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: help env kernels run style types test test-rooms campaigns test-cluster soak fuzz image tools test-fast lint bench bench-scale bench-links bench-cluster rehearsal bench-steady bench-http conformance docs docs-check manifests lock clean
+.PHONY: help env kernels run style types test test-rooms campaigns test-cluster soak fuzz image tools test-fast lint bench bench-scale bench-links bench-cluster rehearsal bench-steady bench-http conformance docs docs-check manifests pictures lock clean
 
 help: ## Show this list
 	@awk -F':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -44,11 +44,12 @@ kernels: $(STAMP)
 	$(BIN)/kai-solver compile
 
 run: kernels ## What it does, in under a minute: greedy and CP-SAT side by side, a running KAI's snapshot, openb, the controller at work
-	@printf '\n1 of 4: teams come back on Monday morning. Greedy alone, and with CP-SAT (plans go to $(OUT)/)\n\n'
+	@printf '\n1 of 4: Monday morning. Greedy alone, and with CP-SAT (plans go to $(OUT)/)\n\n'
 	$(BIN)/kai-solver compare $(MONDAY) --quiet --plans $(OUT)/monday-morning
-	$(BIN)/kai-solver validate $(MONDAY) $(OUT)/monday-morning/default.plan.json
+	$(BIN)/kai-solver validate $(MONDAY) --plan $(OUT)/monday-morning/default.plan.json
 	@printf '\n2 of 4: the snapshot of a running KAI\n\n'
-	$(BIN)/kai-solver solve $(KAI_SNAPSHOT) --quiet --output $(OUT)/before-reclaim.plan.json
+	$(BIN)/kai-solver compare $(KAI_SNAPSHOT) --quiet --plans $(OUT)/before-reclaim
+	$(BIN)/kai-solver validate $(KAI_SNAPSHOT) --plan $(OUT)/before-reclaim/default.plan.json
 	@printf '\n3 of 4: openb, the trace of a cluster of 1,213 unequal nodes with 8,487 gangs\n\n'
 	$(BIN)/kai-solver compare $(OPENB) --quiet --budget 5s --plans $(OUT)/openb
 	@printf '\n4 of 4: the controller at work on a cluster in memory, for 20 s\n\n'
@@ -124,6 +125,13 @@ bench-http: $(STAMP) ## Load the controller's ports with 1,000 slow and 200 larg
 conformance: $(STAMP) ## Run the behaviour cases, our own and KAI's
 	$(BIN)/kai-solver conformance instances/behaviour
 	$(BIN)/kai-solver conformance instances/cases
+
+pictures: kernels ## Draw the figures of README and documentation anew: racks before and after a plan, terminal sessions
+	$(BIN)/kai-solver compare $(MONDAY) --quiet --plans $(OUT)/monday-morning >/dev/null
+	$(BIN)/kai-solver topology $(MONDAY) --quiet --plot docs/images/monday-before.svg >/dev/null
+	$(BIN)/kai-solver topology $(MONDAY) --quiet --plan $(OUT)/monday-morning/default.plan.json \
+	  --plot docs/images/monday-after.svg >/dev/null
+	$(BIN)/python -m tests.support.session
 
 docs: docs-check ## Build the documentation into site/
 

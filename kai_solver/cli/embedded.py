@@ -22,6 +22,7 @@ from kai_solver.controller.logs import configure_logs
 from kai_solver.controller.loop import Cycle, Evicted
 from kai_solver.controller.settings import ControllerSettings
 from kai_solver.domain import PodStatus, Snapshot
+from kai_solver.domain.names import short_name
 from kai_solver.units import MILLI
 
 _EVERY_S = 0.5
@@ -120,7 +121,7 @@ def _picture(watcher: Watcher) -> RenderableType:
         queues.add_row(*row)
     waiting = Table("gang", "why it waits", "proof", title="First of those that wait", title_justify="left")
     for pending in cycle.plan.pending[:_SHOWN]:
-        waiting.add_row(pending.gang, pending.message.splitlines()[0][:90], pending.proof.state)
+        waiting.add_row(short_name(pending.gang), pending.message.splitlines()[0][:90], pending.proof.state)
     return Group(_totals(watcher), queues, waiting, "Ctrl-C ends it.")
 
 

@@ -6,10 +6,11 @@ from itertools import groupby
 
 from kai_solver.cli.console import counted
 from kai_solver.controller.loop import Cycle
-from kai_solver.domain import Plan
+from kai_solver.domain import Plan, Reason
 from kai_solver.domain.names import short_name
 
-_LONGEST = 140
+_LONGEST = 98
+"""Letters of a line: with its indent it fits 100 columns."""
 _MOST_NODES = 4
 
 
@@ -17,7 +18,7 @@ _MOST_NODES = 4
 class Story:
     """Lines on each cycle; what was said of a gang once is not said again as long as it stays so."""
 
-    _waits: dict[str, str] = field(default_factory=dict)
+    _waits: dict[str, Reason] = field(default_factory=dict)
     _placed: frozenset[str] = frozenset()
 
     def lines(self, cycle: Cycle) -> list[str]:
@@ -43,12 +44,12 @@ class Story:
         self._placed = frozenset(placed)
 
     def _waiting(self, plan: Plan) -> Iterator[str]:
-        waits = {pending.gang: pending.message for pending in plan.pending}
+        """A gang that waits is told once, and again when it waits for another reason: amounts change in every cycle."""
         for pending in plan.pending:
-            if self._waits.get(pending.gang) != pending.message:
+            if self._waits.get(pending.gang) != pending.reason:
                 proven = " (proven)" if pending.proof.state == "proven" else ""
-                yield f"{_short(pending.gang)} waits{proven}: {_first(pending.message)}"
-        self._waits = waits
+                yield _cut(f"{_short(pending.gang)} waits{proven}: {_first(pending.message)}")
+        self._waits = {pending.gang: pending.reason for pending in plan.pending}
 
 
 def _heading(plan: Plan) -> str:
@@ -90,5 +91,8 @@ def _short(gang: str) -> str:
 
 def _first(message: str) -> str:
     """Its first sentence."""
-    line = next((text.strip() for text in message.splitlines() if text.strip(" .")), "").partition(". ")[0]
+    return next((text.strip() for text in message.splitlines() if text.strip(" .")), "").partition(". ")[0]
+
+
+def _cut(line: str) -> str:
     return line if len(line) <= _LONGEST else f"{line[: _LONGEST - 3]}..."

@@ -122,7 +122,7 @@ class Demo:
 
     nodes: int = 8
     seed: int = 1
-    every_s: float = 1.0
+    every_s: float = 1.25
     teams: tuple[tuple[str, int], ...] = (("research", 40), ("product", 16), ("students", 8))
 
     def build(self, api: Api) -> None:

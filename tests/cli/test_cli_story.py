@@ -15,8 +15,8 @@ def told(story: Story, **plan: tuple[object, ...]) -> list[str]:
     return story.lines(Cycle(7, snapshot, made, Orders(), (), frozenset(), 0.0, 0.123))
 
 
-def pending(message: str) -> Pending:
-    return Pending("demo/wants", Reason.OVER_LIMIT, message, Proof("proven", "quota"))
+def pending(message: str, reason: Reason = Reason.OVER_LIMIT) -> Pending:
+    return Pending("demo/wants", reason, message, Proof("proven", "quota"))
 
 
 def test_a_quiet_cycle_says_nothing() -> None:
@@ -49,9 +49,11 @@ def test_what_waits_is_told_once_and_again_when_the_reason_changes() -> None:
     lines = told(story, pending=(pending("q quota has reached the limit. More."),))
     assert lines == ["cycle 7, 123 ms: 1 gang waits", "  wants waits (proven): q quota has reached the limit"]
     assert told(story, pending=(pending("q quota has reached the limit. More."),)) == []
-    assert "no room" in told(story, pending=(pending("no room"),))[1]
+    assert told(story, pending=(pending("q quota has reached another limit."),)) == []
+    no_room = pending("no room", Reason.NOT_ENOUGH_RESOURCES)
+    assert "no room" in told(story, pending=(no_room,))[1]
     assert told(story) == []
-    assert told(story, pending=(pending("no room"),)) != []
+    assert told(story, pending=(no_room,)) != []
 
 
 def test_a_promise_is_told_once_and_then_its_keeping() -> None:
