@@ -1,4 +1,4 @@
-"""Terminal sessions as SVG for README and documentation: `make pictures` runs the commands, and draws what they print."""
+"""Terminal sessions as SVG for README and documentation: `make pictures` runs the commands and draws their output."""
 
 import os
 import pty
@@ -54,14 +54,15 @@ _FONT = """<svg class="rich-terminal" viewBox="0 0 {width} {height}" xmlns="http
 """
 """rich's own format without its fonts from the network."""
 
-_THEME = TerminalTheme(
-    (24, 29, 36),
-    (223, 228, 234),
-    [(24, 29, 36), (229, 115, 115), (129, 199, 132), (255, 213, 79), (100, 181, 246), (186, 104, 200), (77, 208, 225)]
-    + [(223, 228, 234)],
-    [(110, 119, 129), (255, 138, 128), (165, 214, 167), (255, 224, 130), (144, 202, 249), (206, 147, 216)]
-    + [(128, 222, 234), (255, 255, 255)],
-)
+_DARK = "#181d24 #e57373 #81c784 #ffd54f #64b5f6 #ba68c8 #4dd0e1 #dfe4ea"
+_BRIGHT = "#6e7781 #ff8a80 #a5d6a7 #ffe082 #90caf9 #ce93d8 #80deea #ffffff"
+
+
+def _colours(text: str) -> list[tuple[int, int, int]]:
+    return [(int(word[1:3], 16), int(word[3:5], 16), int(word[5:7], 16)) for word in text.split()]
+
+
+_THEME = TerminalTheme((24, 29, 36), (223, 228, 234), _colours(_DARK), _colours(_BRIGHT))
 
 
 def main() -> None:
