@@ -4,6 +4,7 @@ import os
 import re
 import shlex
 import shutil
+import subprocess
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -15,7 +16,7 @@ from kai_solver.cli.app import app
 from kai_solver.cli.exits import Exit
 
 ROOT = Path(__file__).parents[2]
-CLUSTER = Path(__file__).parent / "documented" / "cluster.yaml"
+DOCUMENTED = Path(__file__).parent / "documented"
 PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), ROOT / "deploy" / "README.md"])
 BLOCK = re.compile(r"^```(sh|console|bash|shell)\n(.*?)^```", re.MULTILINE | re.DOTALL)
 WIDTH = "120"
@@ -25,11 +26,11 @@ ELSEWHERE = {
     r"make ": "tests/project/test_project_docs.py",
     r"\. \.venv/bin/activate": "tests/project/test_wheel.py",
     r"kubectl .*port-forward|curl ": "tests/controller/serving",
-    r"kubectl (-n kai-scheduler )?get lease|kubectl -n kai-solver (get|logs)": "tests/cluster/plane/test_install.py",
-    r"kubectl get nodes,pods,priorityclasses .*\| kai-solver solve -": "tests/cli/test_cli_process.py",
-    r"kubectl (get|label|create (namespace|token|clusterrolebinding))": "tests/cluster/plane/test_install.py",
+    r"kubectl get .*\| kai-solver solve -": "tests/cli/test_cli_process.py",
+    r"kubectl .*(scale|wait|delete|OPERATOR)|helm upgrade": "tests/cluster/plane/test_hand_over.py",
     r"kubectl (apply|create) -f deploy/": "tests/cluster/plane/test_quick_start.py",
-    r"helm (install|uninstall)": "tests/cluster/plane/test_install.py",
+    r"kubectl .*(get|logs|label|create (namespace|token|clusterrolebinding))": "tests/cluster/plane/test_install.py",
+    r"helm (install|uninstall|test)": "tests/cluster/plane/test_install.py",
     r"vcluster |docker |skopeo ": "tests/deploy/test_image.py",
     r"nvidia-smi ": "tests/links/test_links_of_texts.py",
     r"kai-solver controller (--dry-run|--config)": "tests/cluster/plane/test_install.py",
@@ -41,6 +42,9 @@ ELSEWHERE = {
     r"(KAI_SOLVER_KERNELS=\S+ )?kai-solver compile": "tests/compiled",
 }
 """Commands that need a cluster, a network, other programs or minutes, and the tests that cover what they do."""
+
+FILES = ("mkdir ", "cp ")
+"""Commands that a shell runs."""
 
 SLOW = re.compile(r"simulate|controller --embedded|conformance")
 
@@ -85,7 +89,7 @@ def prepared(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with the files that the pages speak of."""
     folder = tmp_path_factory.mktemp("documented")
     (folder / "instances").symlink_to(ROOT / "instances")
-    shutil.copy(CLUSTER, folder / "cluster.yaml")
+    shutil.copy(DOCUMENTED / "job.yaml", folder)
     shutil.copy(ROOT / "instances" / "topologies" / "dgx1-v100-8.txt", folder / "node.txt")
     shutil.copy(ROOT / "instances" / "scenarios" / "one-move.yaml", folder / "mine.yaml")
     case = next(iter(sorted((ROOT / "instances" / "cases" / "action_reclaim").rglob("*.json"))))
@@ -93,6 +97,7 @@ def prepared(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (folder / "my-model.toml").write_text('name = "mine"\nextends = "fast"\n')
     (folder / "settings.yaml").write_text("{}\n")
     for words in (
+        ["convert", str(DOCUMENTED / "cluster.yaml"), "cluster.yaml", "--to", "kubernetes"],
         ["convert", "cluster.yaml", "snapshot.zip"],
         ["solve", "cluster.yaml", "--model", "deterministic", "--output", "plan.json"],
     ):
@@ -124,6 +129,9 @@ def test_documented_commands_work_and_print_what_the_page_shows(
     folder = tmp_path / "work"
     shutil.copytree(prepared, folder, symlinks=True)
     for command in block:
+        if command.line.startswith(FILES):
+            subprocess.run(command.line, shell=True, cwd=folder, check=True)  # noqa: S602 - a line of our own pages
+            continue
         done = invoke(words_of(command, folder), folder)
         assert done.exit_code == Exit.FINE, f"{command}: {done.output}"
         assert missing(command.output, done.stdout) == [], f"{command}: {done.stdout}"
