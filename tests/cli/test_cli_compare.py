@@ -78,4 +78,4 @@ def test_a_folder_that_cannot_be_made_is_refused(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     done = run(MONDAY, "--plans", tmp_path / "file" / "plans")
     assert done.exit_code == Exit.INPUT
-    assert "cannot be made" in done.stderr
+    assert "Name a folder" in done.stderr
