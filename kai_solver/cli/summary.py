@@ -213,13 +213,13 @@ class _Summary:
         rows = [(stage.name, f"{stage.value:g}", *bound_words(stage)) for stage in self._plan.stages]
         self._console.print(table(("stage", "value", "bound", "gap"), rows, right=("value", "bound", "gap")))
         if any(not is_claimed(stage) for stage in self._plan.stages):
-            line(self._console, f"-: no bound is claimed: {self._why_unclaimed()}", "dim")
+            line(self._console, f"-: {self._why_unclaimed()}", "dim")
 
     def _why_unclaimed(self) -> str:
         if self._plan.unclaimed:
-            return self._plan.unclaimed
+            return f"bounds not claimed: {self._plan.unclaimed}"
         search = self._request.model.search
-        return "none was found in the time and for the size" if search.enabled else "this model searches for none"
+        return "no bound was found" if search.enabled else "this model looks for no bounds"
 
     def show_timing(self) -> None:
         """The phases, which add up, then what the solver's questions took within them."""

@@ -149,3 +149,28 @@ def test_a_small_solve_loads_nothing_that_it_does_not_need() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
     assert done.stdout.splitlines()[-1] == "[]"
+
+
+def test_a_reader_that_leaves_early_is_not_an_error() -> None:
+    words = ["solve", str(LONG), "--model", "greedy-only", "--quiet", "--json"]
+    with subprocess.Popen([*PROGRAM, *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        assert process.stdout.readline() == "{\n"
+        process.stdout.close()
+        assert process.stderr.read() == ""
+        assert process.wait(timeout=120) == 0
+
+
+def test_logs_for_people_have_no_colours_in_a_pipe() -> None:
+    said = run("controller", "--dry-run", "--log-format", "console", "--kubeconfig", "/nowhere", "--for", "1")
+    code = (
+        "from kai_solver.controller.logs import configure_logs\n"
+        "from kai_solver.controller.settings import ControllerSettings\n"
+        "import structlog\n"
+        "configure_logs(ControllerSettings(log_format='console'))\n"
+        "structlog.get_logger('x').info('it goes on', gang='n/a')"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
+    assert "it goes on" in done.stderr
+    assert "\x1b" not in done.stderr + said.stderr

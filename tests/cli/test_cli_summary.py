@@ -135,7 +135,7 @@ def test_why_no_bound_is_claimed_is_said() -> None:
     stages = (Stage("pending-gangs", 1, 1, True), Stage("evicted-pods", 2, 0, False))
     text = summary(Plan(stages=stages, unclaimed="elastic gangs could give up other pods"))
     assert "evicted-pods       2      -            -\n" in text
-    assert "-: no bound is claimed: elastic gangs could give up other pods" in text
+    assert "-: bounds not claimed: elastic gangs could give up other pods" in text
 
 
 def test_names_are_short_and_lines_keep_the_width() -> None:
