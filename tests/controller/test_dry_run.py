@@ -127,7 +127,7 @@ def test_nothing_is_said_before_the_first_cycle() -> None:
     assert Planned().answer({}).status == 503
 
 
-@pytest.mark.parametrize(("dry_run", "why"), [(True, b"recording.folder"), (False, b"no dry run")])
+@pytest.mark.parametrize(("dry_run", "why"), [(True, b"recording.folder"), (False, b"not a dry run")])
 def test_nothing_is_recorded_unasked(dry_run: bool, why: bytes) -> None:
     api = cluster()
     stated, address = served(api, Path(), "/recording", dry_run=dry_run)
