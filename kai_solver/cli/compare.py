@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from kai_solver.domain import Plan, Snapshot, SolverModel
     from kai_solver.explain import Difference
 
-ROWS = 8
+ROWS = 5
 """Lines of differences, and causes why gangs wait, before they are cut."""
 NAMED = 3
 
