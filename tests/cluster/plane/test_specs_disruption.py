@@ -30,56 +30,6 @@ def spec(cluster: Cluster) -> Iterator[Spec]:
     yield from spec_of(cluster, NUMBERS)
 
 
-# -- consolidation -----------------------------------------------------------------------------------------------------
-
-
-def keep(spec: Spec, name: str, queue: str, gpus: int, **more: Any) -> None:
-    """A pod that is made again whenever it leaves, at once."""
-    whole = f"{spec.name}-{name}"
-    template = pod("", queue, gpus, labels={"app": whole}, **more)
-    template["spec"]["restartPolicy"] = "Always"
-    body = {"replicas": 1, "selector": {"matchLabels": {"app": whole}}, "template": template}
-    spec.api.create(REPLICA_SETS, SPACE, {"metadata": {"name": whole}, "spec": body})
-
-
-def drop(spec: Spec, kept: Object) -> None:
-    """Such a pod, for good."""
-    spec.api.delete(REPLICA_SETS, SPACE, kept["metadata"]["labels"]["app"])
-    spec.api.delete(PODS, SPACE, kept["metadata"]["name"], grace_s=0)
-
-
-@specs("Consolidation / Node level consolidation")
-def test_pods_are_moved_together_to_free_a_node(spec: Spec) -> None:
-    queue = spec.queue()
-    for index in range(8):
-        keep(spec, f"half-{index}", queue, 4)
-    spec.wait_count("half", 8)
-    by_node = {one["spec"]["nodeName"]: one for one in spec.placed("half")}
-    for node in list(by_node)[:2]:
-        drop(spec, by_node[node])
-    spec.wait_count("half", 6)
-    spec.wait_placed(spec.pod("whole", queue, 8))
-    spec.wait_count("half", 6)
-
-
-@specs("Consolidation / GPU device level consolidation")
-def test_shares_are_moved_together_to_free_a_gpu(spec: Spec) -> None:
-    queue, here = spec.queue(), {HOST: WORKERS[0]}
-    spec.wait_placed(spec.pod("hold", queue, 6, nodeSelector=here, priority="build"))
-    for index in range(4):
-        keep(spec, f"half-{index}", queue, 0, annotations={"gpu-fraction": "0.5"}, nodeSelector=here)
-        spec.wait_count("half", index + 1)
-    by_gpu = {one["metadata"]["labels"][GROUP]: one for one in spec.placed("half")}
-    assert len(by_gpu) == 2
-    for one in by_gpu.values():
-        drop(spec, one)
-    spec.wait_count("half", 2)
-    assert len({one["metadata"]["labels"][GROUP] for one in spec.placed("half")}) == 2
-    spec.wait_placed(spec.pod("whole", queue, 1, nodeSelector=here))
-    spec.wait_count("half", 2)
-    assert len({one["metadata"]["labels"][GROUP] for one in spec.placed("half")}) == 1
-
-
 # -- preempt -----------------------------------------------------------------------------------------------------------
 
 TRAIN, HIGH_TRAIN, BUILD, INFERENCE = "train", "build-preemptible", "build", "inference"
@@ -380,3 +330,55 @@ def test_subgroups_beyond_the_minimum_are_reclaimed(spec: Spec) -> None:
     spec.wait_placed(*spec.group("low", one, {"a": 2, "b": 2}, minSubGroup=1, subGroups=leaves))
     spec.wait_placed(*spec.gang("high", two, 2))
     spec.wait_count("low", 2)
+
+
+# -- consolidation -----------------------------------------------------------------------------------------------------
+
+# Last: the places of pods that are moved are kept for a while, also where a test ends before they come back.
+
+
+def keep(spec: Spec, name: str, queue: str, gpus: int, **more: Any) -> None:
+    """A pod that is made again whenever it leaves, at once."""
+    whole = f"{spec.name}-{name}"
+    template = pod("", queue, gpus, labels={"app": whole}, **more)
+    template["spec"]["restartPolicy"] = "Always"
+    body = {"replicas": 1, "selector": {"matchLabels": {"app": whole}}, "template": template}
+    spec.api.create(REPLICA_SETS, SPACE, {"metadata": {"name": whole}, "spec": body})
+
+
+def drop(spec: Spec, kept: Object) -> None:
+    """Such a pod, for good."""
+    spec.api.delete(REPLICA_SETS, SPACE, kept["metadata"]["labels"]["app"])
+    spec.api.delete(PODS, SPACE, kept["metadata"]["name"], grace_s=0)
+
+
+@specs("Consolidation / Node level consolidation")
+def test_pods_are_moved_together_to_free_a_node(spec: Spec) -> None:
+    queue = spec.queue()
+    for index in range(8):
+        keep(spec, f"half-{index}", queue, 4)
+    spec.wait_count("half", 8)
+    by_node = {one["spec"]["nodeName"]: one for one in spec.placed("half")}
+    for node in list(by_node)[:2]:
+        drop(spec, by_node[node])
+    spec.wait_count("half", 6)
+    spec.wait_placed(spec.pod("whole", queue, 8))
+    spec.wait_count("half", 6)
+
+
+@specs("Consolidation / GPU device level consolidation")
+def test_shares_are_moved_together_to_free_a_gpu(spec: Spec) -> None:
+    queue, here = spec.queue(), {HOST: WORKERS[0]}
+    spec.wait_placed(spec.pod("hold", queue, 6, nodeSelector=here, priority="build"))
+    for index in range(4):
+        keep(spec, f"half-{index}", queue, 0, annotations={"gpu-fraction": "0.5"}, nodeSelector=here)
+        spec.wait_count("half", index + 1)
+    by_gpu = {one["metadata"]["labels"][GROUP]: one for one in spec.placed("half")}
+    assert len(by_gpu) == 2
+    for one in by_gpu.values():
+        drop(spec, one)
+    spec.wait_count("half", 2)
+    assert len({one["metadata"]["labels"][GROUP] for one in spec.placed("half")}) == 2
+    spec.wait_placed(spec.pod("whole", queue, 1, nodeSelector=here))
+    spec.wait_count("half", 2)
+    assert len({one["metadata"]["labels"][GROUP] for one in spec.placed("half")}) == 1
