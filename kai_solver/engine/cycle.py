@@ -52,7 +52,7 @@ from kai_solver.search.joint_input import JointModelInput
 from kai_solver.search.linking import link_stage
 from kai_solver.search.open_questions import OpenQuestions
 from kai_solver.search.oracle import UNASKED, UNKNOWN, SolverActions
-from kai_solver.search.pricing import Pricing
+from kai_solver.search.pricing import Priced, Pricing
 from kai_solver.search.refine import Refined, StageOptimizer, is_unproven
 from kai_solver.search.reseat import reseat
 from kai_solver.search.rights import Rights, rights_of
@@ -351,11 +351,14 @@ class _Run:
         self._phase("prices")
         return bounds
 
-    def _priced_least(self, outcome: Outcome) -> Mapping[str, int]:
-        """By stage, what no plan is below whose earlier stages are at theirs, where prices were asked for."""
-        is_known = self._pricing is not None and self._pricing.is_of(outcome)
-        priced = self._pricing.priced(self._priced_until_s) if self._pricing is not None and is_known else None
-        return {} if priced is None else priced.least
+    def _priced(self, outcome: Outcome) -> Priced | None:
+        """The prices of what is admitted, or of a part of it, where they were asked for and are there in time."""
+        is_known = self._pricing is not None and self._is_priced(outcome)
+        return self._pricing.priced(self._priced_until_s) if self._pricing is not None and is_known else None
+
+    def _is_priced(self, outcome: Outcome) -> bool:
+        """Whether prices were asked for that say something of what is admitted now."""
+        return self._pricing is not None and self._pricing.covers(outcome, self._rights(outcome))
 
     def _prove(self, outcome: Outcome, child: SolverChild | None) -> None:
         """Ask once more, of the final state, why gangs wait; for a little while even where the budget has ended."""
@@ -375,7 +378,7 @@ class _Run:
             self._pricing = self._ask_prices(outcome, child, PRICING_PART)
         self._chain(outcome, child)
         self._ask_open(outcome, child)
-        if child is not None and is_priced and self._pricing is None:
+        if child is not None and is_priced and not self._is_priced(outcome):
             self._pricing = self._ask_prices(outcome, child)
         refined = self._refine(outcome, child)
         spare(outcome)
@@ -492,7 +495,9 @@ class _Run:
         else:
             client = self._solver_client(child, self._left_s(), self.clock())
             stage_optimizer = StageOptimizer(client, self._stage_progress)
-            refined = stage_optimizer.refine(outcome, rights, self._priced_least(outcome))
+            priced = self._priced(outcome)
+            least, leaving = ({}, frozenset[int]()) if priced is None else (priced.least, priced.leaving)
+            refined = stage_optimizer.refine(outcome, rights, least, leaving)
         self._phase("stages")
         return refined
 

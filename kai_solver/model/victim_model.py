@@ -14,7 +14,7 @@ domain d::
 Every solution of the joint model gives one of this, at the same cost: what is minimised here bounds the stages there.
 """
 
-from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import gcd
 
@@ -69,21 +69,6 @@ class VictimModel:
             if kept:
                 self.spec.add_le([(1, var)], int(high[var]) - kept, family="leavers")
 
-    def stayers(self, values: IntArray) -> list[int]:
-        """Numbers of groups of which more could leave, by where they run."""
-        _, high = self.spec.domains
-        numbers = [number for number, (_, var) in enumerate(self.gone) if values[var] < high[var]]
-        return sorted(numbers, key=lambda number: _origin(self.gone[number][0]))
-
-    def cut(self, spec: ModelSpec, values: IntArray, numbers: Iterable[int]) -> None:
-        """Ask of ``spec``, a copy of this model, that of some of ``numbers`` more leave than in ``values``."""
-        more: list[Term] = []
-        for _, var in (self.gone[number] for number in numbers):
-            is_more = spec.bool_var()
-            spec.add_ge([(1, var), (-int(values[var]) - 1, is_more)], 0, family="cut")
-            more.append((1, is_more))
-        spec.add_ge(more, 1, family="cut")
-
     def spare(self, evicted: Sequence[Mover], left: Container[int], short: Mapping[int, tuple[int, int]]) -> None:
         """Ask that less is taken where the units ``left`` have no taker among those ``evicted``.
 
@@ -107,10 +92,6 @@ class VictimModel:
 
 def _mover(item: MoverClass | MoverUnit) -> Mover:
     return item.first if isinstance(item, MoverClass) else item.mover
-
-
-def _origin(item: MoverClass | MoverUnit) -> int:
-    return min(item.mover.origin) if isinstance(item, MoverUnit) else min(node for node, _, _ in item.members)
 
 
 def _pays(item: MoverClass | MoverUnit, leaves: Container[int]) -> bool:
@@ -304,11 +285,3 @@ def pin(spec: ModelSpec, v: Variables, evictions: Evictions) -> None:
         actions = [evictions[unit] for unit in units_of(item) if unit in evictions]
         spec.add_eq([(1, item.out_reclaim)], actions.count(Action.RECLAIM), family="leavers")
         spec.add_eq([(1, item.out_preempt)], actions.count(Action.PREEMPT), family="leavers")
-
-
-def pin_most(spec: ModelSpec, v: Variables, groups: Iterable[tuple[Sequence[int], int]]) -> None:
-    """Ask that of each group of units no more leave than the number beside it."""
-    item_of = {unit: item for item in _items(v) for unit in units_of(item)}
-    for units, most in groups:
-        item = item_of[units[0]]
-        spec.add_le([(1, item.out_reclaim), (1, item.out_preempt)], most, family="leavers")

@@ -56,9 +56,9 @@ def solve(programme: Mapping[str, Any], seconds: float) -> list[dict[str, Any]]:
     -------
     list
         One entry a solution: ``number`` of the stage, ``cost``, ``held`` (that, as a whole number), ``duals`` (of every
-        row), ``holds`` (of the stages before it). First every stage with those before it
-        at their least; then those stages before which the plan so far costs more, with these held at what they cost
-        there: the bound of such a stage is another one for that plan.
+        row), ``holds`` (of the stages before it), ``out`` (how many of each of its columns leave). First every stage
+        with those before it at their least; then those stages before which the plan so far costs more, with these held
+        at what they cost there: the bound of such a stage is another one for that plan.
     """
     return list(_Simplex(programme, time.monotonic() + seconds).run())
 
@@ -121,7 +121,10 @@ class _Simplex:
             return None
         nothing = [0.0] * len(self._scale)
         return [
-            *({"number": n, "cost": 0.0, "held": 0, "duals": nothing, "holds": [0.0] * n} for n in range(last)),
+            *(
+                {"number": n, "cost": 0.0, "held": 0, "duals": nothing, "holds": [0.0] * n, "out": self._out(solver, n)}
+                for n in range(last)
+            ),
             self._found(solver, last),
         ]
 
@@ -144,7 +147,12 @@ class _Simplex:
             "held": math.ceil(cost * (1 - 1e-9) - 1e-6),
             "duals": [solver.dual_value(row) * dearest / scale for row, scale in enumerate(self._scale)],
             "holds": [solver.dual_value(rows + k) * dearest / self._dearest[k] for k in range(number)],
+            "out": self._out(solver, number),
         }
+
+    def _out(self, solver: Any, number: int) -> list[float]:
+        columns, _ = self._stages[number]
+        return [solver.variable_value(column) for column in columns]
 
     def _hold(self, number: int, most: float) -> None:
         """Let the stage cost the others no more than ``most``."""

@@ -73,6 +73,8 @@ class Solved:
     duals
         Price of each row, and of the stages before this one (``holds``): how much the cost changes when the end of the
         row that binds grows by one.
+    out
+        How much of each unit leaves, in the order of the stage's columns.
     """
 
     number: int
@@ -81,6 +83,7 @@ class Solved:
     held: int
     duals: Floats
     holds: Floats
+    out: Floats
 
 
 @dataclass(slots=True)
@@ -145,7 +148,7 @@ class Programme:
         KeyError, TypeError, ValueError
             It is no answer to this programme.
         """
-        names = ("duals", "holds")
+        names = ("duals", "holds", "out")
         answers = [
             {"number": number, "cost": cost, "held": held}
             | {name: np.frombuffer(blobs[f"{name}_{at}"]) for name in names}
@@ -159,11 +162,14 @@ class Programme:
 
     def _solved(self, answer: Mapping[str, Any]) -> Solved:
         number = int(answer["number"])
-        duals, holds = (np.asarray(answer[name], dtype=np.float64) for name in ("duals", "holds"))
-        is_finite = np.isfinite(duals).all() and np.isfinite(holds).all()
+        duals, holds, out = (np.asarray(answer[name], dtype=np.float64) for name in ("duals", "holds", "out"))
+        is_finite = all(np.isfinite(found).all() for found in (duals, holds, out))
         if not is_finite or (len(duals), len(holds)) != (len(self.end), number):
             raise ValueError(f"{len(duals)} prices of rows and {len(holds)} of stages, of stage {number}")
-        return Solved(number, self.costs[number].name, float(answer["cost"]), int(answer["held"]), duals, holds)
+        cost = self.costs[number]
+        if len(out) != len(cost.columns):
+            raise ValueError(f"{len(out)} values of {len(cost.columns)} columns of stage {number}")
+        return Solved(number, cost.name, float(answer["cost"]), int(answer["held"]), duals, holds, out)
 
     def bound(self, solved: Solved, at: Sequence[int]) -> int:
         """A cost of the stage that no solution is below whose earlier stages cost no more than ``at``.

@@ -89,10 +89,17 @@ class StageOptimizer:
         self.model = solver_client.model
         self.progress = progress
 
-    def refine(self, outcome: Outcome, rights: Rights, least: Mapping[str, int] | None = None) -> Refined:
+    def refine(
+        self,
+        outcome: Outcome,
+        rights: Rights,
+        least: Mapping[str, int] | None = None,
+        leaving: frozenset[int] = frozenset(),
+    ) -> Refined:
         """Improve ``outcome`` in place, within ``rights``; never worse than it was.
 
-        ``least``: by stage, what no plan is below whose earlier stages are at theirs; where it is known.
+        ``least``: by stage, what no plan is below whose earlier stages are at theirs; where it is known. ``leaving``:
+        units that leave for that.
         """
         model_input = JointModelInput(outcome)
         allocation_units = [(a.allocation_unit, a.action) for a in outcome.admissions]
@@ -104,7 +111,7 @@ class StageOptimizer:
         choice, is_better = None, False
         if is_large and outcome.pool is not None:
             choice = VictimChoice(self.solver_client, outcome, outcome.pool, rights, model_input, joint, estimate)
-            is_better = choice.improve(least or {}, exactly=estimate <= WHOLE)
+            is_better = choice.improve(least or {}, leaving, exactly=estimate <= WHOLE)
         is_whole = self._has_time_for(estimate) and (estimate <= WHOLE or choice is None)
         may_part = estimate >= PARTED_FROM and self._is_of_ours()
         joints = (components(joint) if may_part else [joint]) if is_whole else []

@@ -1,16 +1,18 @@
 """Large cycles: victims first, then takers, then places. What leaves, and for which gang, is decided without nodes.
 
 On loaded clusters the whole joint model is too much for a cycle: with 1,000 nodes (700 that may be moved or evicted,
-354 admitted, 12,300 variables) CP-SAT proves nothing in 40 s. So it is asked in three steps (CPU seconds of one core,
+354 admitted, 12,300 variables) CP-SAT proves nothing in 40 s. So it is asked in steps (CPU seconds of one core,
 2026-11-23, 1,000 and 2,000 loaded nodes):
 
-1. The LP of `model.victim_model` is almost integral: SCIP finds victims within 0.1% of the least work in 0.2 and 0.9 s,
-   if priorities whose bound (`search.pricing`) is 0 are held at 0.
-2. Whether the reclaims would be allowed to take these victims is asked next (`actions.sharing`): where some find no
-   taker, their queues must keep so much more that one might be found, and SCIP is asked again, three to six times.
-3. CP-SAT gives all that was admitted its places on a restricted model: the victims leave, all other running pods are
-   fixed where they run. With its default presolve that is 0.3 and 1 s. If there are no places, it is asked on the whole
-   model, with the fewest moves, as far as time allows.
+1. The LP of the prices (`search.pricing`) is almost integral, and says which victims cost least: they are known when
+   the bound is. All that was admitted gets its places beside what stays, one after the other (`search.seats`): 0.1 and
+   0.3 s.
+2. Where that costs more than the bound, SCIP finds victims within 0.1% of the least work in 0.2 and 2 s, if priorities
+   whose bound is 0 are held at 0. Their places are found in the same way.
+3. Whether the reclaims would be allowed to take these victims is asked before (`actions.sharing`): where some find no
+   taker, their queues must keep so much more that one might be found, and SCIP is asked again.
+4. Where places are missing, CP-SAT gives all their places on a restricted model: the victims leave, all other running
+   pods are fixed where they run; then, if there are none, small pods may move. With 1,000 nodes that is 0.6 and 0.7 s.
 
 Up to `refine.WHOLE` variables all stages about evictions are then minimised exactly. Those bounds hold whatever becomes
 of it: the rows of `model.victim_model` are true of every plan for the same admissions, whichever takes which in it.
@@ -21,7 +23,7 @@ from dataclasses import dataclass, field, replace
 
 from kai_solver.actions.reclaim_replay import reclaims_hold
 from kai_solver.actions.sharing import Shared
-from kai_solver.domain import FAMILIES
+from kai_solver.domain import FAMILIES, Action
 from kai_solver.model.build import Formulation, formulate
 from kai_solver.model.decode import Decision, expand
 from kai_solver.model.joint import Joint
@@ -29,15 +31,18 @@ from kai_solver.model.rows import Ints
 from kai_solver.model.spec import ModelSpec
 from kai_solver.model.stages import EVICTED, stages
 from kai_solver.model.variables import Variables
-from kai_solver.model.victim_model import Evictions, VictimModel, formulate_victim_model, pin, pin_most, units_of
+from kai_solver.model.victim_model import Evictions, VictimModel, formulate_victim_model, pin, units_of
 from kai_solver.planstate.outcome import Outcome
 from kai_solver.planstate.victims import VictimPool
 from kai_solver.search.apply import apply
 from kai_solver.search.attribution import attribute, share_victims
 from kai_solver.search.joint_input import JointModelInput
+from kai_solver.search.parameters import Presolve
 from kai_solver.search.rights import Rights
+from kai_solver.search.seats import Seats, seat
 from kai_solver.search.session import StageObjective
-from kai_solver.search.solver_client import BUILD_S, SolverClient
+from kai_solver.search.solver_client import SolverClient
+from kai_solver.units import GPU, UNLIMITED
 
 SMALLEST = 1_000
 """Variables (about) below which the whole model alone is as fast."""
@@ -51,9 +56,9 @@ GAP = 0.001
 """Part of the least work that is not searched for; takers and places cost more."""
 VICTIMS_PART, SEATS_PART = 0.4, 0.8
 """Most of the time that is left for each choice of victims, and for places."""
-CUTS, HALVINGS, CUT_PART = 3, 4, 0.1
-"""How often victims are chosen again because they leave no places; halvings of those that cause it; most of the
-time that is left for each question about that."""
+SMALL = 4_000
+"""Thousandths of GPUs of pods that may move for places: with them CP-SAT finds places on 1,000 loaded nodes (seed 3) in
+0.7 s, with all that may move in none of 4 s (2026-11-23)."""
 ROUNDS, SPARING = 8, 3
 """How often victims are chosen again because some of them have no taker: one to six times on loaded clusters. After
 how many of these just those are to stay, and no longer their queues to keep more, so that one might be found."""
@@ -84,7 +89,6 @@ class VictimChoice:
     note: str = ""
     _victim_model: VictimModel = field(init=False)
     _asked: list[StageObjective] = field(init=False)
-    _form: Formulation | None = field(init=False, default=None)
 
     @staticmethod
     def is_for(solver_client: SolverClient, estimate: int) -> bool:
@@ -108,40 +112,100 @@ class VictimChoice:
         gone = {var: sum(map(self.pool.has_left, units_of(item))) for item, var in self._victim_model.gone}
         return tuple(s.constant + sum(c * gone[var] for c, var in s.terms) for s in self._asked)
 
-    def improve(self, least: Mapping[str, int], *, exactly: bool) -> bool:
+    def improve(self, least: Mapping[str, int], leaving: frozenset[int] = frozenset(), *, exactly: bool) -> bool:
         """Look for cheaper victims, takers and places, and put them into effect; False where none are found in time.
 
-        ``least``: by stage, what no plan is below whose earlier stages are at theirs. ``exactly``: look for the least
-        of all stages about evictions, too.
+        ``least``: by stage, what no plan is below whose earlier stages are at theirs. ``leaving``: units that leave
+        for that. ``exactly``: look for the least of all stages about evictions, too.
         """
         works = [s for s in self._asked if s.name.startswith(EVICTED)]
         if not works or all(least.get(s.name) == cost for s, cost in zip(works, self.costs, strict=False)):
             return False
         zeros = next((number for number, stage in enumerate(works[:-1]) if least.get(stage.name, 0)), len(works) - 1)
-        improved = self._choose(works, zeros)
+        improved = bool(leaving) and self._seated(leaving)
+        if self._is_near(works, least):
+            return improved
+        improved |= self._choose(works, zeros)
         if exactly and not self.solver_client.is_out_of_time:
             improved |= self._choose([replace(stage, gap=0.0) for stage in self._asked], 0)
         return improved
 
+    def _is_near(self, works: Sequence[StageObjective], least: Mapping[str, int]) -> bool:
+        """Whether the work that leaves is within `GAP` of the least, by the first priority where it is above."""
+        for stage, cost in zip(works, self.costs, strict=False):
+            if cost > least.get(stage.name, 0):
+                return cost <= (1 + GAP) * least.get(stage.name, 0)
+        return True
+
+    def _seated(self, leaving: frozenset[int]) -> bool:
+        """Let ``leaving`` leave, give all their places one after the other, and keep that if it costs less."""
+        outcome, before = self.outcome, self.costs
+        mark, admissions = outcome.state.mark(), outcome.admissions
+        seats = seat(outcome, self.pool, self.joint.movers, self._with_takers(leaving))
+        if seats is None:
+            return False
+        if self.costs < before and self._may_move(seats.moved) and self._is_allowed(seats):
+            return True
+        outcome.state.rollback(mark)
+        outcome.replace_admissions(admissions)
+        return False
+
+    def _with_takers(self, leaving: frozenset[int]) -> frozenset[int]:
+        """``leaving`` without some that no gang may take: of each queue as few as it may have to keep."""
+        path = self._victim_model.path
+        for _ in range(ROUNDS):
+            movers = [mover for mover in self.joint.movers if mover.unit in leaving]
+            shared = share_victims(self.outcome, movers, self.rights.takers)
+            left = {unit for group in shared.left for unit in group.units}
+            if not left:
+                break
+            kept: set[int] = set()
+            for leaf in {mover.queue for mover in movers if mover.unit in left}:
+                short = [shared.short[queue] for queue in path[leaf] if queue in shared.short]
+                resource, missing = min(short, key=lambda one: one[1], default=(GPU, 0))
+                hers = sorted(
+                    (m for m in movers if m.unit in left and m.queue == leaf), key=lambda m: m.charge[resource]
+                )
+                kept.add(next((m.unit for m in hers if m.charge[resource] >= missing), hers[-1].unit))
+            leaving -= kept
+        return leaving
+
+    def _may_move(self, units: Sequence[int]) -> bool:
+        """Whether the model allows so many moves in a cycle."""
+        most = self.solver_client.model.moves.per_cycle
+        return most == UNLIMITED or sum(len(self.pool.units[unit].pods) for unit in units) <= most
+
+    def _is_allowed(self, seats: Seats) -> bool:
+        """Whether every reclaim may take its part of what leaves and moves; then they do."""
+        movers = [mover for mover in self.joint.movers if mover.unit in seats.leaving]
+        shared = share_victims(self.outcome, movers, self.rights.takers)
+        if shared.left:
+            return False
+        action = {unit: admission.action for admission in shared.admissions for unit in admission.units}
+        decision = Decision(
+            moved=list(seats.moved),
+            reclaimed=[unit for unit in action if action[unit] is Action.RECLAIM],
+            preempted=[unit for unit in action if action[unit] is Action.PREEMPT],
+        )
+        if seats.moved:
+            return attribute(self.outcome, self.joint, decision, self.rights.takers)
+        self.outcome.replace_admissions(shared.admissions)
+        return reclaims_hold(self.outcome)
+
     def _choose(self, asked: Sequence[StageObjective], zeros: int) -> bool:
         """Choose victims by the stages ``asked``, of which the first ``zeros`` can be 0, and give all their places."""
-        model, whole, costs = self._victim_model, self._victim_model.spec, self.costs
-        cut, status = whole.copy(), ""
-        for _ in range(CUTS + 1):
-            model.spec = cut.copy()
-            found = self._taken(asked, zeros, costs)
-            if found is None:
-                break
-            values, shared = found
-            status = self._seat({u: a.action for a in shared.admissions for u in a.units}, shared)
-            if status != "infeasible" or not self._cut_off(values, cut):
-                break
+        model, whole = self._victim_model, self._victim_model.spec
+        model.spec = whole.copy()
+        found = self._taken(asked, zeros, self.costs)
         model.spec = whole
-        return status == "done"
+        if found is None:
+            return False
+        leaving = frozenset(unit for admission in found.admissions for unit in admission.units)
+        return self._seated(leaving) or self._seat({u: a.action for a in found.admissions for u in a.units}, found)
 
     # -- victims and takers ----------------------------------------------------------------------------------------
 
-    def _taken(self, asked: Sequence[StageObjective], zeros: int, costs: Sequence[int]) -> tuple[Ints, Shared] | None:
+    def _taken(self, asked: Sequence[StageObjective], zeros: int, costs: Sequence[int]) -> Shared | None:
         """Victims that all have takers, cheaper than ``costs``; None where none are found in time."""
         model = self._victim_model
         for number in range(ROUNDS):
@@ -153,7 +217,7 @@ class VictimChoice:
             movers = model.evicted(values)
             shared = share_victims(self.outcome, movers, self.rights.takers)
             if not shared.left:
-                return values, shared
+                return shared
             left = {u for group in shared.left for u in group.units}
             if number < SPARING:
                 model.spare(movers, left, shared.short)
@@ -170,7 +234,7 @@ class VictimChoice:
             for stage in asked[:held]:
                 tight.add_le(stage.terms, -stage.constant, family="leavers")
             result = client.minimize_alone(tight, asked[held:], VICTIMS_PART * client.budget.left_s)
-            if not held and not spec.count("leavers") and not spec.count("cut"):
+            if not held and not spec.count("leavers"):
                 self.bounds |= {stage.name: stage.bound for stage in result.stages}
             if result.values is not None:
                 return result.values
@@ -178,47 +242,41 @@ class VictimChoice:
 
     # -- places ----------------------------------------------------------------------------------------------------
 
-    def _seat(self, evictions: Evictions, shared: Shared) -> str:
-        """Places with just these ``evictions``: with nothing moved, which is a small question, or with few moves.
-
-        ``done``, ``infeasible`` (just these leave no places, whatever moves), or what else the solver says.
-        """
+    def _seat(self, evictions: Evictions, shared: Shared) -> bool:
+        """Places with just these ``evictions``: with nothing moved, else where small pods may move."""
         mine = [u for item, _ in self._victim_model.gone if not evictions.keys().isdisjoint(u := units_of(item))]
-        concerned = frozenset(unit for units in mine for unit in units)
+        evictable = frozenset(unit for units in mine for unit in units)
+        light = [m for m in self.joint.movers if m.may_move and len(m.origin) == 1 and m.charge[GPU] <= SMALL]
+        for moving in dict.fromkeys((frozenset[int](), frozenset(mover.unit for mover in light))):
+            if self._has_time_for_a_round:
+                form = formulate(self._joint_of(evictable, moving), self.solver_client.model.families, [])
+                spec = form.spec.copy()
+                pin(spec, form.variables, evictions)
+                status = self._place(form, spec, shared, "light" if moving else "default")
+                if status != "infeasible":
+                    return status == "done"
+        return False
+
+    def _joint_of(self, evictable: frozenset[int], moving: frozenset[int]) -> Joint:
+        """The joint problem in which only ``evictable`` may leave, and only they and ``moving`` move."""
         disturbed = frozenset(unit.index for unit in self.pool.units if self.pool.is_disturbed(unit.index))
-        form = formulate(self._joint_of(concerned | disturbed, concerned), self.solver_client.model.families, [])
-        spec = form.spec.copy()
-        pin(spec, form.variables, evictions)
-        status = self._place(form, spec, shared)
-        return status if status == "done" else self._seat_with_moves(evictions, shared)
-
-    def _seat_with_moves(self, evictions: Evictions, shared: Shared) -> str:
-        """Places where just ``evictions`` leave, with few moves."""
-        whole = self._whole()
-        if whole is None:
-            return "unknown"
-        spec = whole.spec.copy()
-        pin(spec, whole.variables, evictions)
-        moves = next(o for o in whole.objectives if o.name == "moved-pods")
-        spec.minimize(moves.terms, moves.constant)
-        return self._place(whole, spec, shared)
-
-    def _joint_of(self, units: frozenset[int], evictable: frozenset[int]) -> Joint:
-        """The joint problem in which only ``evictable`` may leave, all other running pods stay, and nothing moves."""
         movers = [m for m in self.joint.movers if m.unit in evictable]
         return self.model_input.join(
             [(a.allocation_unit, a.action) for a in self.outcome.admissions],
-            units,
+            evictable | disturbed | moving,
             frozenset(m.unit for m in movers if m.reclaimable),
             frozenset(m.unit for m in movers if m.preemptable),
             self.joint.surplus,
-            may_move=False,
+            may_move=bool(moving),
         )
 
-    def _place(self, form: Formulation, spec: ModelSpec, shared: Shared) -> str:
-        """Ask ``spec``, which is ``form`` with some decided, for places, and put them into effect."""
+    def _place(self, form: Formulation, spec: ModelSpec, shared: Shared, presolve: Presolve) -> str:
+        """Ask ``spec``, which is ``form`` with some decided, for places, and put them into effect.
+
+        ``done``, ``infeasible`` (there are none), or what else the solver says.
+        """
         client = self.solver_client
-        answer = client.solve(spec, SEATS_PART * client.budget.left_s, presolve="default")
+        answer = client.solve(spec, SEATS_PART * client.budget.left_s, presolve=presolve)
         if answer.values is None:
             return answer.status
         return self._put(form.variables.joint, expand(form.variables, answer.values), shared)
@@ -228,18 +286,6 @@ class VictimChoice:
         client = self.solver_client
         is_hurried = not client.model.search.deterministic and client.budget.left_s < self.estimate * ROUND_S
         return not is_hurried and not client.is_out_of_time
-
-    @property
-    def _has_time_for_whole(self) -> bool:
-        client = self.solver_client
-        return client.model.search.deterministic or client.budget.left_s > self.estimate * BUILD_S
-
-    def _whole(self) -> Formulation | None:
-        """The joint model with all nodes and all that may move; None where there is no time for it."""
-        client = self.solver_client
-        if self._form is None and self._has_time_for_whole and not client.is_out_of_time:
-            self._form = formulate(self.joint, client.model.families, client.model.disrupting)
-        return self._form
 
     def _put(self, joint: Joint, decision: Decision, shared: Shared) -> str:
         """Put the decision into effect, with the takers that were found for its victims."""
@@ -256,41 +302,9 @@ class VictimChoice:
         if not is_allowed:
             outcome.replace_admissions(admissions)
             is_allowed = attribute(outcome, joint, decision, self.rights.takers)
-        if is_allowed and self.costs < before:
+        if is_allowed and self.costs < before and self._may_move(decision.moved):
             return "done"
         outcome.state.rollback(mark)
         outcome.replace_admissions(admissions)
         self.note = "the solver's victims would not be allowed reclaim by reclaim; those found before are kept"
         return "refused"
-
-    # -- cuts ------------------------------------------------------------------------------------------------------
-
-    def _cut_off(self, values: Ints, spec: ModelSpec) -> bool:
-        """Cut off the victims of ``values``, which leave no places for all, from ``spec``; False if nothing is proven.
-
-        The cut: of some that stay, more must leave. Of as few as some questions tell, half of them at a time by node,
-        since what is short is short somewhere. It comes from the joint model, whose rows of what may be taken from
-        which queue are stricter than the rights: no bound may rest on it.
-        """
-        form, client, model = self._whole(), self.solver_client, self._victim_model
-        if form is None:
-            return False
-
-        def is_refuted(numbers: Sequence[int]) -> bool:
-            """Are there no places if of ``numbers`` no more leave, whatever else does?"""
-            asked = form.spec.copy()
-            groups = [(units_of(model.gone[n][0]), int(values[model.gone[n][1]])) for n in numbers]
-            pin_most(asked, form.variables, groups)
-            return client.solve(asked, CUT_PART * client.budget.left_s, presolve="light").status == "infeasible"
-
-        numbers = model.stayers(values)
-        if not numbers or not is_refuted(numbers):
-            return False
-        for _ in range(HALVINGS):
-            halves = (numbers[: len(numbers) // 2], numbers[len(numbers) // 2 :])
-            smaller = next(filter(is_refuted, filter(None, halves)), None) if len(numbers) > 1 else None
-            if smaller is None:
-                break
-            numbers = smaller
-        model.cut(spec, values, numbers)
-        return True

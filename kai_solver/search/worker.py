@@ -351,7 +351,7 @@ class Worker:
         blobs = {
             f"{name}_{number}": array("d", stage[name]).tobytes()
             for number, stage in enumerate(found)
-            for name in ("duals", "holds")
+            for name in ("duals", "holds", "out")
         }
         solutions = [(stage["number"], stage["cost"], stage["held"]) for stage in found]
         self.send("prices", {"id": frame.fields["id"], "solutions": solutions}, blobs)

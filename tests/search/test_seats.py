@@ -1,0 +1,64 @@
+"""Places for all that was admitted, one after the other, whatever it is that leaves."""
+
+from random import Random
+
+import pytest
+
+from kai_solver.actions import Actions
+from kai_solver.domain import Snapshot
+from kai_solver.instances_io.bench_schema import LoadedDoc
+from kai_solver.lab.bench import loaded_snapshot
+from kai_solver.modelfiles import load_model
+from kai_solver.planstate.outcome import Outcome
+from kai_solver.problem import build_problem
+from kai_solver.search.joint_input import JointModelInput
+from kai_solver.search.oracle import SolverActions
+from kai_solver.search.refine import joint_of
+from kai_solver.search.rights import rights_of
+from kai_solver.search.seats import seat
+
+
+def loaded(seed: int) -> Snapshot:
+    return loaded_snapshot(LoadedDoc(kind="loaded", nodes=25, gangs=12, contested=0.1), seed)[0]
+
+
+def decided(seed: int) -> Outcome:
+    return Actions(build_problem(loaded(seed)), load_model("greedy-only").actions, SolverActions(None)).run()
+
+
+@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("part", [0.0, 0.3, 1.0])
+def test_all_have_places_or_nothing_is_changed(seed: int, part: float) -> None:
+    """Of what may leave a ``part``, drawn by chance, is to leave."""
+    outcome, draw = decided(seed), Random(seed)
+    pool, state = outcome.pool, outcome.state
+    if pool is None or not any(admission.units for admission in outcome.admissions):
+        pytest.skip("nothing is disturbed")
+    movers = joint_of(JointModelInput(outcome), rights_of(outcome)).movers
+    leaving = {mover.unit for mover in movers if draw.random() < part and not mover.bears}
+    places, gone = dict(state.places), set(state.gone)
+    found = seat(outcome, pool, movers, leaving)
+    if found is None:
+        assert (state.places, state.gone) == (places, gone)
+        return
+    admitted = [pod for admission in outcome.admissions for pod in admission.allocation_unit.pods]
+    assert all(pod in state.places for pod in admitted)
+    assert (state.future >= 0).all()
+    assert (state.device_future >= 0).all()
+    left = {mover.unit for mover in movers if pool.has_left(mover.unit)}
+    assert left == found.leaving
+    assert {mover.unit for mover in movers if pool.is_moved(mover.unit)} == set(found.moved)
+    assert not [mover.unit for mover in movers if mover.unit in left and not (mover.reclaimable or mover.preemptable)]
+
+
+def test_most_of_them_are_served() -> None:
+    """With what the greedy let leave, all have places again."""
+    served = 0
+    for seed in range(8):
+        outcome = decided(seed)
+        if outcome.pool is None:
+            continue
+        movers = joint_of(JointModelInput(outcome), rights_of(outcome)).movers
+        leaving = {mover.unit for mover in movers if outcome.pool.has_left(mover.unit)}
+        served += seat(outcome, outcome.pool, movers, leaving) is not None
+    assert served >= 6
