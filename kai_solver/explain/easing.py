@@ -178,7 +178,7 @@ def _first_in_queue(snapshot: Snapshot, gang: str, _blocker: Blocker) -> Snapsho
     return _changed(snapshot, gang, lambda g: replace(g, priority=highest, never_preempts=False))
 
 
-def _nobody_protected(snapshot: Snapshot, _gang: str, _blocker: Blocker) -> Snapshot:
+def _none_protected(snapshot: Snapshot, _gang: str, _blocker: Blocker) -> Snapshot:
     policy = replace(snapshot.policy, reclaim_min_runtime_s=0.0, preempt_min_runtime_s=0.0)
     queues = tuple(replace(q, reclaim_min_runtime_s=None, preempt_min_runtime_s=None) for q in snapshot.queues)
     return replace(snapshot, policy=policy, queues=queues)
@@ -203,7 +203,7 @@ _RULES: dict[str, Ease] = {
     "preemptibility": _all_preemptible,
     "consolidation": _itself_preemptible,
     "priority": _first_in_queue,
-    "minruntime": _nobody_protected,
+    "minruntime": _none_protected,
     "max-consolidation-gangs": _all_may_move,
     "largest node": _more_capacity,
 }

@@ -108,13 +108,18 @@ def read_recording(paths: Iterable[Path]) -> Iterator[Line]:
         files = files_of(path) if path.is_dir() else [path]
         if not files:
             raise InputError(f"holds no {FILE}", file=str(path), cure="Name the folder of the setting recording.folder")
+        is_empty = True
         for file in files:
             try:
                 with file.open("rb") as lines:
-                    yield from read_lines(lines, str(file))
+                    for line in read_lines(lines, str(file)):
+                        is_empty = False
+                        yield line
             except OSError as error:
                 cure = "Check the path and its permissions"
                 raise InputError(f"cannot be read: {error.strerror}", file=str(file), cure=cure) from error
+        if is_empty:
+            raise InputError("holds no line of a recording", file=str(path), cure="Name what a dry run stored")
 
 
 def recording_of(
