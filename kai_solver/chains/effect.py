@@ -119,12 +119,11 @@ class Effecting:
             outcome.replace_admissions([*admissions, *self._new(groups, result)])
             done = charge(outcome, pool, self._units(groups), self.charging) and self.judge(outcome)
         if done:
-            pool.pinned.update(a.allocation_unit.gang for a in self._new(groups, result))
+            pool.pin(a.allocation_unit.gang for a in self._new(groups, result))
             return True
         self.state.rollback(mark)
         outcome.replace_admissions(admissions)
-        pool.pinned.clear()
-        pool.pinned.update(pinned)
+        pool.pin_only(pinned)
         return False
 
     def _pods(self, group: int) -> Iterable[tuple[int, int]]:

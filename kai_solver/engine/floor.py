@@ -41,8 +41,7 @@ class Floor:
         for name, value in self._parts.items():
             setattr(outcome, name, value)
         if outcome.pool is not None:
-            outcome.pool.pinned.clear()
-            outcome.pool.pinned.update(self._pinned)
+            outcome.pool.pin_only(self._pinned)
 
 
 def _copied(value: Any) -> Any:

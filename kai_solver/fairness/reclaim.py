@@ -30,7 +30,7 @@ from kai_solver.domain import Blocker
 from kai_solver.fairness.limits import cap_blocker, first_over
 from kai_solver.fairness.order import Amounts, Table
 from kai_solver.fairness.tree import QueueTree, Triple
-from kai_solver.units import QUEUE_RESOURCES, UNLIMITED
+from kai_solver.units import GPU, QUEUE_RESOURCES, UNLIMITED
 
 QUEUE_INDICES = range(len(QUEUE_RESOURCES))
 
@@ -110,6 +110,14 @@ class ReclaimRight:
         """What the levelled queue of ``victim_leaf`` keeps (rule 3)."""
         reclaimer, victim = levelled(self.tree, self.leaf, victim_leaf)
         return kept_amounts(self.allocatable[victim], self.tree.quotas[victim], self.is_guaranteed(reclaimer))
+
+    def may_lose_gpus(self, victim_leaf: int, milli: int) -> bool:
+        """Whether saturation (rule 4) allows ``victim_leaf`` to lose ``milli`` GPUs, which are asked for."""
+        reclaimer, victim = levelled(self.tree, self.leaf, victim_leaf)
+        ours = [held + asked for held, asked in zip(self.allocated[reclaimer], self.request, strict=True)]
+        bound = saturation_bound(ours, self.share[reclaimer], self.share[victim], (GPU,), self.multiplier)
+        cpu, memory, gpu = self.allocated[victim]
+        return bound.holds((cpu, memory, gpu - milli))
 
     def surplus(self, victim_leaf: int) -> "QueueSurplus":
         """How much may be taken in all from the levelled queue of ``victim_leaf`` (rule 3)."""

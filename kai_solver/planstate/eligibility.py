@@ -16,7 +16,6 @@ from kai_solver.fairness import (
     ReclaimLedger,
     RunningWork,
     eligible,
-    levelled,
     min_runtime_s,
 )
 from kai_solver.planstate.allocation_units import AllocationUnit, AllocationUnits
@@ -248,16 +247,7 @@ def reclaim_allowed(
 
 def was_counted(outcome: Outcome, leaf: int) -> bool:
     """True where an earlier reclaim took victims from a levelled queue at or above ``leaf``."""
-    problem, pool = outcome.state.problem, outcome.pool
-    if pool is None:
-        return False
-    for admission in outcome.admissions:
-        if admission.action is Action.RECLAIM:
-            mine = problem.gangs[admission.allocation_unit.gang].queue
-            victims = {problem.gangs[pool.units[u].gang].queue for u in admission.units}
-            if any(levelled(problem.queues, mine, victim)[1] in problem.queues.path[leaf] for victim in victims):
-                return True
-    return False
+    return not outcome.losing.isdisjoint(outcome.state.problem.queues.path[leaf])
 
 
 def victim_parts(state: State, units: list[Unit]) -> list[Charge]:

@@ -1,10 +1,12 @@
 """What the actions decided: which gangs were admitted how, which were refused why."""
 
 from collections.abc import Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 from kai_solver.domain import Action, Blocker, FitError, Proof, Reason
+from kai_solver.fairness import levelled
 from kai_solver.planstate.allocation_units import AllocationUnit
 from kai_solver.planstate.state import State
 from kai_solver.planstate.victims import VictimPool
@@ -77,6 +79,38 @@ class Outcome:
     stopped: bool = False
     version: int = 0
     _moved: set[int] = field(default_factory=set)
+    _known: list[Admission] = field(default_factory=list)
+    _binds: list[Admission] = field(default_factory=list)
+    _losing: set[int] = field(default_factory=set)
+
+    @property
+    def binds(self) -> Sequence[Admission]:
+        """Admissions by allocate, in order."""
+        self._catch_up()
+        return self._binds
+
+    @property
+    def losing(self) -> AbstractSet[int]:
+        """Levelled queues from which reclaims took victims."""
+        self._catch_up()
+        return self._losing
+
+    def _catch_up(self) -> None:
+        """Look at the admissions that came since; at all again where others changed."""
+        now = self.admissions
+        if now[: len(self._known)] != self._known:
+            self._known, self._binds, self._losing = [], [], set()
+        if len(now) == len(self._known):
+            return
+        queues, gangs = self.state.problem.queues, self.state.problem.gangs
+        for admission in now[len(self._known) :]:
+            if admission.action is Action.ALLOCATE:
+                self._binds.append(admission)
+            elif admission.action is Action.RECLAIM and self.pool is not None:
+                mine = gangs[admission.allocation_unit.gang].queue
+                victims = {gangs[self.pool.units[unit].gang].queue for unit in admission.units}
+                self._losing |= {levelled(queues, mine, victim)[1] for victim in victims}
+        self._known = list(now)
 
     def refuse(self, gang: int, action: Action, refusal: Refusal, asked: Sequence[int] | None = None) -> None:
         """Note why ``action`` does nothing for ``gang``, which asked for the pods ``asked``."""
@@ -96,7 +130,7 @@ class Outcome:
         if admission.action is Action.CONSOLIDATION:
             self.consolidated.append(admission)
         if self.pool is not None and admission.action is not Action.ALLOCATE:
-            self.pool.pinned.add(admission.allocation_unit.gang)
+            self.pool.pin((admission.allocation_unit.gang,))
 
     def _charge_once(self, pool: VictimPool, admission: Admission) -> None:
         """A unit that was moved for others and now leaves is evicted for ``admission`` alone.
@@ -128,7 +162,7 @@ class Outcome:
             self.consolidated.remove(admission)
         self.refuse(admission.allocation_unit.gang, admission.action, refusal)
         if self.pool is not None:
-            self.pool.pinned.discard(admission.allocation_unit.gang)
+            self.pool.unpin((admission.allocation_unit.gang,))
 
     @property
     def waiting(self) -> list[int]:

@@ -79,6 +79,8 @@ class State:
         By gang, which of its pods run or will, and which wait; by pod, its leaf in the gang.
     touched
         Nodes in the order in which steps changed them: tables by node are renewed from it.
+    paid
+        Queues, leaves as a rule, in the order in which steps changed what they, and those above them, hold.
     refusing
         Those of ``rules`` that may refuse pods wherever they go.
     """
@@ -104,6 +106,7 @@ class State:
         self.leaf_of = leaf_positions(problem.gangs, len(problem.pods))
         self.order = QueueOrder(problem.queues, problem.share, problem.allocatable, problem.total)
         self.touched: list[int] = []
+        self.paid: list[int] = []
         self.journal: list[tuple[str, int, Place | None]] = []
         ledgers = (facts.ledger(self) for facts in problem.rules)
         self.rules = tuple(ledger for ledger in ledgers if ledger is not None)
@@ -329,6 +332,7 @@ class State:
         table = self.allocated_fixed if is_fixed else self.allocated
         for queue in queues:
             table[queue] = [held + times * amount for held, amount in zip(table[queue], cost, strict=True)]
+            self.paid.append(queue)
 
     @contextmanager
     def supposed_to_wait(self, evicted: Iterable[int]) -> Iterator[set[int]]:
@@ -450,6 +454,7 @@ class State:
 
     def _pay(self, payer: int, cost: Charge, sign: int) -> None:
         gang = self.problem.gangs[payer]
+        self.paid.append(gang.queue)
         ledgers = (self.allocated,) if gang.gang.preemptible else (self.allocated, self.allocated_fixed)
         for queue in self.problem.queues.path[gang.queue]:
             for ledger in ledgers:

@@ -12,9 +12,11 @@ from kai_solver.planstate.allocation_units import Part
 from kai_solver.planstate.eviction_units import Unit, units_of
 from kai_solver.planstate.holdings import HoldRows
 from kai_solver.planstate.releases import UnitReleases
+from kai_solver.planstate.saving import free_milli, savings
 from kai_solver.planstate.state import State
 from kai_solver.planstate.victim_order import victim_ranks
 from kai_solver.problem import GangShape, Leaf, TreeNode
+from kai_solver.units.shares import PARTS_OF_MILLI
 
 FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.int64]
@@ -81,12 +83,32 @@ class VictimPool:
         gangs = state.problem.gangs
         self.queue_of: IntArray = np.array([gangs[u.gang].queue for u in self.units], dtype=np.int64)
         self._is_core: BoolArray = np.array([u.is_core for u in self.units], dtype=np.bool_)
+        self._is_pinned: BoolArray = np.zeros(len(self.units), dtype=np.bool_)
         self.shares = [any(state.problem.pods[pod].gpu.is_shared for pod in u.pods) for u in self.units]
         self._first_pod: IntArray = np.array(self._first, dtype=np.int64)
         self.may_move: BoolArray = np.array(
             [all(state.problem.pods[pod].is_replaced for pod in u.pods) for u in self.units], dtype=np.bool_
         )
         self.is_elastic: BoolArray = np.array([len(self.of_gang[u.gang]) > 1 for u in self.units], dtype=np.bool_)
+
+    def pin(self, gangs: Iterable[int]) -> None:
+        """The cores of ``gangs`` stay: others were disturbed for them."""
+        for gang in gangs:
+            self.pinned.add(gang)
+            for unit in self.of_gang.get(gang, ())[-1:]:
+                self._is_pinned[unit] = self._is_core[unit]
+
+    def unpin(self, gangs: Iterable[int]) -> None:
+        """The cores of ``gangs`` may leave again."""
+        for gang in gangs:
+            self.pinned.discard(gang)
+            for unit in self.of_gang.get(gang, ())[-1:]:
+                self._is_pinned[unit] = False
+
+    def pin_only(self, gangs: Iterable[int]) -> None:
+        """The cores of ``gangs`` stay, and no others."""
+        self.unpin(list(self.pinned))
+        self.pin(gangs)
 
     def note_places(self, unit: int) -> None:
         """Remember that the unit's pods are, or may be, where they have places now."""
@@ -187,21 +209,15 @@ class VictimPool:
 
         ``node`` of the rows is a position in ``nodes``.
         """
-        fast = self._pinned()
+        fast = self._is_pinned
 
         def stay(units: IntArray) -> BoolArray:
-            kept: BoolArray = eligible[units] & ~self.state.is_gone[self._first_pod[units]]
-            return kept & ~np.isin(units, fast) if fast else kept
+            kept: BoolArray = eligible[units] & ~self.state.is_gone[self._first_pod[units]] & ~fast[units]
+            return kept
 
         rows = self.origins.on(nodes, self._starts, stay)
-        moved = [self.units[unit] for unit in self._guests_on(nodes, eligible) if unit not in fast]
+        moved = [self.units[unit] for unit in self._guests_on(nodes, eligible) if not fast[unit]]
         return rows.beside(HoldRows.moved(self.state, moved).within(nodes)) if moved else rows
-
-    def _pinned(self) -> list[int]:
-        """Cores that must stay, since others were disturbed for their gangs."""
-        of_gang = self.of_gang
-        last = [of_gang[gang][-1] for gang in self.pinned if gang in of_gang]
-        return [unit for unit in last if self.units[unit].is_core]
 
     def _guests_on(self, nodes: IntArray, eligible: BoolArray) -> list[int]:
         """Those of the ``eligible`` (U,) units that moved, as far as they were ever given places on ``nodes``."""
@@ -224,6 +240,20 @@ class VictimPool:
         left: BoolArray = self.state.is_out[self._first_pod]
         return left
 
+    def are_disturbed(self) -> BoolArray:
+        """(U,) units of which some pod is not where it ran."""
+        owner, pods = self._pods
+        found = np.zeros(len(self.units), dtype=np.bool_)
+        found[owner[self.state.is_gone[pods]]] = True
+        return found
+
+    @cached_property
+    def _pods(self) -> tuple[IntArray, IntArray]:
+        """Units, and one of their pods each."""
+        counts = [len(unit.pods) for unit in self.units]
+        pods = [pod for unit in self.units for pod in unit.pods]
+        return np.repeat(np.arange(len(counts)), counts), np.array(pods, dtype=np.int64)
+
     def most_devices(self, eligible: BoolArray, rows: IntArray) -> IntArray:
         """(N,) wholly free devices with all ``eligible`` (U,) units gone; no less than there would be.
 
@@ -241,6 +271,13 @@ class VictimPool:
             if pod in state.places:
                 most[state.places[pod].node] += len(state.places[pod].devices)
         return most
+
+    def most_free_milli(self) -> int:
+        """Thousandths of devices that can be free without evictions: moves, and places that go with a core."""
+        state = self.state
+        joined = [state.places[pod] for pod in self._may_join if pod in state.places]
+        held = sum(len(place.devices) * place.parts for place in joined)
+        return free_milli(state) + savings(state).total + -(-held // PARTS_OF_MILLI)
 
     @cached_property
     def _may_join(self) -> list[int]:

@@ -54,6 +54,7 @@ class Question:
         standing = model_input.standing()
         self.admitted, self.disturbed, self.evicted = standing.admitted, standing.disturbed, standing.evicted
         """``evicted``: units that earlier questions evicted."""
+        self._allocation_units = standing.allocation_units
         self.served = self.eligible.intersection(standing.cores)
         """Cores of gangs that got places in this cycle: they may move, but to evict them would undo an admission."""
         self.is_rough = self.problem.snapshot.claims is not None and self.problem.snapshot.claims.is_rough
@@ -125,9 +126,10 @@ class Question:
         """What proves "no" without a search."""
         needed = self.problem.by_shape(self.allocation_unit.pods)
         droppable = {self.outcome.pool.units[u].gang for u in self.served} if self.outcome.pool is not None else set()
-        beside = self.model_input.shapes_of(
-            [allocation_unit for allocation_unit, _ in self.admitted if allocation_unit.gang not in droppable]
-        )
+        admitted = self._allocation_units
+        if droppable:
+            admitted = [allocation_unit for allocation_unit in admitted if allocation_unit.gang not in droppable]
+        beside = self.model_input.shapes_of(admitted)
         if self.outcome.pool is not None:
             beside.update(self.model_input.room_at_origins(self.kept))
         relaxed = self.model_input.relaxed(self.units | self.shielded)

@@ -63,3 +63,23 @@ def test_unit_by_unit_allows_what_the_whole_set_is_allowed(state: State, order: 
             taken.append(unit)
         else:
             state.restore(pool.units[unit].pods[0])
+
+
+@given(state=contested(), order=st.permutations(range(NODES)))
+@settings(max_examples=60, deadline=None)
+def test_a_queue_that_may_not_lose_so_many_gpus_may_lose_no_set_that_holds_them(state: State, order: list[int]) -> None:
+    problem, pool = state.problem, VictimPool.of_running(state)
+    number = next(g.index for g in problem.gangs if g.pending)
+    allocation_unit = AllocationUnits(problem.gangs[number], state.gangs[number]).next()
+    assert allocation_unit is not None
+    who = Preemptor.of(problem, allocation_unit)
+    before = problem.reclaim_right([list(row) for row in state.allocated], who.queue, who.charge)
+    for queue in {int(queue) for queue in pool.queue_of if queue != who.queue}:
+        mark, taken, lost = state.mark(), list[int](), 0
+        for unit in (u for u in order if pool.queue_of[u] == queue):
+            pool.leave(unit)
+            taken.append(unit)
+            lost += pool.units[unit].charge[2]
+            if reclaim_allowed(state, pool, ReclaimLedger(before), taken):
+                assert before.may_lose_gpus(queue, lost)
+        state.rollback(mark)

@@ -153,8 +153,7 @@ def test_turns_follow_what_other_queues_lose(state: State, draws: st.DataObject)
         if next_gang is None:
             return
         for leaf, gpus in draws.draw(st.lists(st.tuples(st.sampled_from(leaves), st.integers(-1, 2)), max_size=2)):
-            for queue in tree.path[leaf]:
-                state.allocated[queue][2] += gpus * MILLI
+            state.suppose(tree.path[leaf], (0, 0, gpus * MILLI))
         fast.refresh()
 
 
