@@ -41,6 +41,7 @@ class VictimPool:
     ``cost``, ``move_cost``: by unit, of its eviction and of its move.
     ``gang_of``, ``queue_of``: (U,) gang and leaf queue by unit.
     ``may_move``: (U,) True where every pod is made again by its controller.
+    ``charges``: (U, 3) what its queue pays. ``cost_kind``: (U,) one number for all of one queue and one charge.
     ``is_elastic``: (U,) True where its gang has other units. ``shares``: by unit, whether it shares devices.
     ``rank``: by unit, its place in the policy's victim order, 0 first to leave.
     ``pinned``: gangs for which others were disturbed in this cycle; their core stays, or that was for nothing.
@@ -90,6 +91,18 @@ class VictimPool:
             [all(state.problem.pods[pod].is_replaced for pod in u.pods) for u in self.units], dtype=np.bool_
         )
         self.is_elastic: BoolArray = np.array([len(self.of_gang[u.gang]) > 1 for u in self.units], dtype=np.bool_)
+
+    @cached_property
+    def charges(self) -> IntArray:
+        """(U, 3) what its queue pays for each unit."""
+        return np.array([unit.charge for unit in self.units], dtype=np.int64).reshape(-1, 3)
+
+    @cached_property
+    def cost_kind(self) -> IntArray:
+        """(U,) a number that units of one leaf queue and one charge share."""
+        kinds = np.column_stack([self.queue_of, self.charges])
+        found: IntArray = np.unique(kinds, axis=0, return_inverse=True)[1].reshape(-1)
+        return found
 
     def pin(self, gangs: Iterable[int]) -> None:
         """The cores of ``gangs`` stay: others were disturbed for them."""

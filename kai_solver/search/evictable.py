@@ -9,6 +9,9 @@ is a rule, and a proof may rest on it; the second is our own caution.
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
+import numpy as np
+from numpy.typing import NDArray
+
 from kai_solver.actions.gang_order import key_of
 from kai_solver.fairness import compare_queues, levelled, saturation_bound
 from kai_solver.planstate.eligibility import Preemptor
@@ -16,6 +19,8 @@ from kai_solver.planstate.eviction_units import Unit
 from kai_solver.planstate.state import State
 from kai_solver.planstate.victims import VictimPool
 from kai_solver.problem.charges import Charge
+
+IntArray = NDArray[np.int64]
 
 
 def evictable(
@@ -36,26 +41,34 @@ def evictable(
     lasting
         Only those whose queue comes after the reclaimer's in the next cycle.
     """
+    chosen = np.fromiter(units, dtype=np.int64)
+    test = _SingleVictims(state, preemptor, _least_held(state, pool, chosen, given), lasting)
+    together = chosen[pool.is_elastic[chosen]] if lasting else chosen[:0]
+    alone = np.setdiff1d(chosen, together)
+    kinds, first, kind_of = np.unique(pool.cost_kind[alone], return_index=True, return_inverse=True)
+    passes = np.array([test.passes(int(pool.queue_of[u]), pool.units[u].charge) for u in alone[first].tolist()])
+    may_go = np.zeros(len(state.problem.gangs), dtype=np.bool_)
+    if len(kinds):
+        may_go[pool.gang_of[alone[passes[kind_of]]]] = True
     by_gang: dict[int, list[Unit]] = {}
-    for index in units:
+    for index in together.tolist():
         by_gang.setdefault(pool.units[index].gang, []).append(pool.units[index])
-    least = _least_held(state, [u for own in by_gang.values() for u in own], given)
-    test = _SingleVictims(state, preemptor, least, lasting)
-    return frozenset(u.index for gang, own in by_gang.items() if test.may_go(gang, own) for u in own)
+    for gang, own in by_gang.items():
+        may_go[gang] = test.may_go(gang, own)
+    return frozenset(chosen[may_go[pool.gang_of[chosen]]].tolist())
 
 
-def _least_held(state: State, units: Iterable[Unit], given: Sequence[int]) -> list[list[int]]:
+def _least_held(state: State, pool: VictimPool, units: IntArray, given: Sequence[int]) -> list[list[int]]:
     """By queue, what it holds at the least: without all that may be taken."""
-    problem = state.problem
+    problem, undone = state.problem, frozenset(given)
     held = [list(row) for row in state.allocated]
-    losses = [(unit.gang, unit.charge) for unit in units]
-    losses += [(problem.pod_gang[p], place.charge) for p, place in state.places.items() if problem.pod_gang[p] in given]
-    by_leaf: dict[int, list[int]] = {}
-    for gang, charge in losses:
-        row = by_leaf.setdefault(problem.gangs[gang].queue, [0, 0, 0])
-        for r in range(3):
-            row[r] += charge[r]
-    for leaf, loss in by_leaf.items():
+    losses = np.zeros((problem.queues.size, 3), dtype=np.int64)
+    np.add.at(losses, pool.queue_of[units], pool.charges[units])
+    for pod, place in state.places.items() if undone else ():
+        if problem.pod_gang[pod] in undone:
+            losses[problem.gangs[problem.pod_gang[pod]].queue] += place.charge
+    for leaf in np.flatnonzero(losses.any(axis=1)).tolist():
+        loss = losses[leaf].tolist()
         for queue in problem.queues.path[leaf]:
             held[queue] = [have - gone for have, gone in zip(held[queue], loss, strict=True)]
     return held
@@ -77,13 +90,12 @@ class _SingleVictims:
     def may_go(self, gang: int, units: Sequence[Unit]) -> bool:
         """False where no set of victims with any of ``units``, of one gang, passes the tests."""
         leaf = self.state.problem.gangs[gang].queue
-        if len(units) == 1 or not self.lasting:
-            return any(self._passes(leaf, unit.charge) for unit in units)
         charges = {unit.charge for unit in units}
         may_go = any(self._less_saturated(leaf, charge) for charge in charges)
         return may_go and any(self._comes_first(leaf, charge) for charge in charges)
 
-    def _passes(self, leaf: int, charge: Charge) -> bool:
+    def passes(self, leaf: int, charge: Charge) -> bool:
+        """Whether a unit of this ``charge``, of a gang of the queue ``leaf``, passes the tests."""
         known = self._known.get((leaf, charge))
         if known is None:
             known = self._less_saturated(leaf, charge) and (not self.lasting or self._comes_first(leaf, charge))

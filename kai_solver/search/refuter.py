@@ -26,6 +26,10 @@ NODE_QUESTIONS = 1_000_000
 """
 
 
+Tables = tuple[list[list[int]], list[list[int]]]
+"""By queue, what it holds, and of that what is not preemptible."""
+
+
 class Refuter:
     """Asks the bounds about allocation units of one outcome."""
 
@@ -41,7 +45,8 @@ class Refuter:
         self._last: Admission | None = None
         self._disturbed: set[int] = set()
         self._beside: Counter[int] = Counter()
-        self._grown: list[Admission] = []
+        self._grown: list[Grown] = []
+        self._copies: Tables = ([], [])
         self._scopes: dict[tuple[str, str], Scope | None] = {}
         claims = self.problem.snapshot.claims
         self.is_silent = claims is not None and claims.is_rough
@@ -89,7 +94,9 @@ class Refuter:
         return self._evidence(replace(self.demand(allocation_unit, action), kept=tuple(kept.items())), self.moment())
 
     def _evidence(self, demand: Demand, moment: Moment) -> Evidence:
-        allocated, fixed = ([list(row) for row in table] for table in (moment.allocated, moment.fixed))
+        if self._copies != (moment.allocated, moment.fixed):
+            self._copies = [list(row) for row in moment.allocated], [list(row) for row in moment.fixed]
+        allocated, fixed = self._copies
         kept = replace(demand, beside=dict(demand.beside))
         return Evidence(self.bounds, kept, replace(moment, allocated=allocated, fixed=fixed), self._allowance)
 
@@ -125,7 +132,7 @@ class Refuter:
             beside=beside,
             scope=self._scope(allocation_unit),
             spacings=self.state.spacings(allocation_unit.gang),
-            grown=tuple(self._grown_of(a) for a in self._grown),
+            grown=tuple(self._grown),
             spare_charge=self._held(pods),
             pods=allocation_unit.pods,
             undone=tuple(a.allocation_unit.gang for a in undone),
@@ -147,7 +154,7 @@ class Refuter:
         runs = self.bounds.residents.runs
         for admission in now[self._seen :]:
             if runs[admission.allocation_unit.gang]:
-                self._grown.append(admission)
+                self._grown.append(self._grown_of(admission))
             else:
                 self._beside.update(self.problem.by_shape(admission.allocation_unit.pods))
             if pool is not None:
