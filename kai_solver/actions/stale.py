@@ -1,4 +1,7 @@
-"""Gangs that run below their minimum for longer than their grace (docs/kai-behaviour.md#stale-gangs)."""
+"""Gangs that run below their minimum for longer than their grace (docs/kai-behaviour.md#stale-gangs).
+
+Gangs that an optional rule drains leave in the same way: whole, and for no other gang.
+"""
 
 from collections.abc import Iterator
 
@@ -10,7 +13,7 @@ from kai_solver.problem import GangShape, Leaf, TreeNode
 
 
 def evict_stale_gangs(context: Context) -> None:
-    """Evict every stale gang, with the pods that it was to get in this cycle.
+    """Evict every stale or drained gang, with the pods that it was to get in this cycle.
 
     A gang stays where admitted pods count on it, which are not asked any more once they run, or where an optional
     rule holds it.
@@ -32,13 +35,16 @@ def evict_stale_gangs(context: Context) -> None:
 def stale_gangs(state: State, gang_units: list[AllocationUnits]) -> Iterator[int]:
     """Indices of gangs to evict. A gang that validly runs K of N subgroups is not stale (KAI's flaw, 4.5 item 2)."""
     for gang, units_of_gang in zip(state.problem.gangs, gang_units, strict=True):
-        if gang.gang.stale_since_s is None or not gang.active:
+        is_drained = any(rule.drains(gang.index) for rule in state.problem.rules)
+        if (gang.gang.stale_since_s is None and not is_drained) or not gang.active:
             continue
         if any(pod in state.gone for pod in gang.active):
             continue
-        if any(pod.status is PodStatus.SUCCEEDED for pod in gang.gang.pods):
+        if is_drained:
+            yield gang.index
+        elif any(pod.status is PodStatus.SUCCEEDED for pod in gang.gang.pods):
             continue
-        if (
+        elif (
             not _holds_minimum(state, gang, gang.root)
             and not units_of_gang.is_satisfied(gang.root)
             and _is_over(state, gang)

@@ -16,7 +16,7 @@ from kai_solver.check.spares import Spares
 from kai_solver.check.tenants import Tenants, has_tenants
 from kai_solver.check.units import Part, broken_unit, remainder
 from kai_solver.check.violation import Violation
-from kai_solver.domain import Pod, SubGroup
+from kai_solver.domain import FOR_NO_GANG, Pod, SubGroup
 from kai_solver.units import PODS, UNLIMITED
 
 NOWHERE: Mapping[str, str] = MappingProxyType({})
@@ -125,7 +125,7 @@ def judge_needless(scene: Scene, tree: QueueTree, end: Load, after: Ledger) -> I
     for change in scene.changes.values():
         if change.gang.key in excused:
             continue
-        lost = {eviction.pod for eviction in change.evictions if eviction.reason != "stale"}
+        lost = {eviction.pod for eviction in change.evictions if eviction.reason not in FOR_NO_GANG}
         if lost and (text := _spared(scene, change, room.keepers(change, lost), lost)):
             yield Violation("needless", change.gang.key, f"gang {change.gang.key}: needless eviction, {text}")
         moved = {move.pod: move.target for move in change.moves}

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from kai_solver.check.gangs import Counts, by_podset, members, satisfied
 from kai_solver.check.scene import Change, Scene
 from kai_solver.check.violation import Violation
-from kai_solver.domain import PodSet, SubGroup
+from kai_solver.domain import FOR_NO_GANG, PodSet, SubGroup
 
 Part = SubGroup | PodSet
 
@@ -31,8 +31,8 @@ def remainder(scene: Scene, change: Change) -> Counts:
 def judge_units(scene: Scene) -> Iterator[Violation]:
     """Every gang that loses pods keeps its minimum or loses all, and so does every subgroup that loses pods."""
     for change in scene.changes.values():
-        # What `stale` evicts is judged there.
-        if not change.evictions or not any(eviction.reason != "stale" for eviction in change.evictions):
+        # What is evicted for no gang is judged elsewhere (`stale`, `stop`).
+        if not change.evictions or not any(eviction.reason not in FOR_NO_GANG for eviction in change.evictions):
             continue
         if not change.binds and len(change.evictions) == len(change.before):
             continue

@@ -7,7 +7,7 @@ from kai_solver.check.accounts import QueueTree
 from kai_solver.check.gangs import by_podset, satisfied
 from kai_solver.check.scene import Change, Scene
 from kai_solver.check.violation import Violation
-from kai_solver.domain import Action, Eviction, Gang, Move
+from kai_solver.domain import FOR_NO_GANG, Action, Eviction, Gang, Move
 
 EVICTING = (Action.RECLAIM, Action.PREEMPT)
 DISRUPTIVE = (Action.CONSOLIDATION, Action.RECLAIM, Action.PREEMPT)
@@ -70,7 +70,7 @@ class VictimBook:
         return self._grounds[key]
 
     def _file(self, change: Change, entry: Move | Eviction) -> Iterator[VictimGroup]:
-        if isinstance(entry, Eviction) and entry.reason == "stale":
+        if isinstance(entry, Eviction) and entry.reason in FOR_NO_GANG:
             return
         for helped in entry.helps:
             action = self.action_for(entry, helped)
@@ -81,7 +81,7 @@ class VictimBook:
 def disturbances(scene: Scene) -> Iterator[Move | Eviction]:
     """Every entry that disturbs a running pod because of a gang."""
     yield from scene.plan.moves
-    yield from (eviction for eviction in scene.plan.evictions if eviction.reason != "stale")
+    yield from (eviction for eviction in scene.plan.evictions if eviction.reason not in FOR_NO_GANG)
 
 
 def _longest_s(scene: Scene) -> float:

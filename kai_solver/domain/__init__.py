@@ -49,6 +49,7 @@ from kai_solver.domain.moving import is_moving, with_moves
 from kai_solver.domain.numa import Container, NumaPolicy, NumaScope, NumaTopology, NumaZone, ZoneShare
 from kai_solver.domain.placement import NO_PLACEMENT, Placement, Strategy, inherited
 from kai_solver.domain.plan import (
+    FOR_NO_GANG,
     Action,
     AtMost,
     Bind,
@@ -56,6 +57,7 @@ from kai_solver.domain.plan import (
     ClaimGrant,
     Device,
     Eviction,
+    EvictionReason,
     GpuLink,
     Move,
     Pending,
@@ -74,6 +76,7 @@ __all__ = [
     "ACTIONS",
     "DEFAULT_QUEUE_PRIORITY",
     "FAMILIES",
+    "FOR_NO_GANG",
     "HELD_BY_BUDGETS",
     "MOST_CONSUMERS",
     "MOST_DEVICES",
@@ -105,6 +108,7 @@ __all__ = [
     "DeviceRequest",
     "DisruptionBudget",
     "Eviction",
+    "EvictionReason",
     "FitError",
     "Gang",
     "GpuLink",

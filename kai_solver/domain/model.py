@@ -17,6 +17,7 @@ RULES = {
     "spares": "spares",
     "numa": "numa_zones",
     "usercaps": "user_caps",
+    "stop": "stopped_queues",
 }
 """Optional rules that ship, in the order in which they are asked: the name of each, which is that of its constraint
 family, and of its package (or module of one) ``kai_solver.rules.<package>``."""

@@ -30,6 +30,7 @@ class Reason(Enum):
     QUEUE_DOES_NOT_EXIST = "QueueDoesNotExist"
     QUEUE_NOT_LEAF = "QueueNotLeaf"
     SET_ASIDE = "SetAside"
+    QUEUE_ON_HOLD = "QueueOnHold"
     OVER_LIMIT = "OverLimit"
     NON_PREEMPTIBLE_OVER_QUOTA = "NonPreemptibleOverQuota"
     PREEMPTION_DELAY = "PreemptionDelayNotElapsed"
@@ -106,12 +107,14 @@ class Move:
     link: GpuLink | None = None
 
 
-EvictionReason = Literal["reclaim", "preempt", "stale"]
+EvictionReason = Literal["reclaim", "preempt", "stale", "drain"]
+FOR_NO_GANG: frozenset[EvictionReason] = frozenset({"stale", "drain"})
+"""Reasons of evictions that make room for no gang."""
 
 
 @dataclass(slots=True, unsafe_hash=True)
 class Eviction:
-    """A running pod loses its place. ``helps``: the gangs it makes room for; empty when stale."""
+    """A running pod loses its place. ``helps``: the gangs it makes room for; empty for `FOR_NO_GANG`."""
 
     pod: str
     gang: str

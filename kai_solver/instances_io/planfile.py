@@ -15,6 +15,7 @@ from kai_solver.domain import (
     ClaimGrant,
     Device,
     Eviction,
+    EvictionReason,
     FitError,
     GpuLink,
     Move,
@@ -114,7 +115,7 @@ class EvictionDoc(_Part):
     pod: str
     gang: str
     node: str
-    reason: Literal["reclaim", "preempt", "stale"]
+    reason: EvictionReason
     helps: tuple[str, ...] = Field(default=(), alias="for")
     message: str = ""
 

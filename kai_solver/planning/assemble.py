@@ -5,8 +5,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any
 
-from kai_solver.domain import Action, Bind, Device, Eviction, GpuLink, Move, Plan
-from kai_solver.domain.plan import EvictionReason
+from kai_solver.domain import Action, Bind, Device, Eviction, EvictionReason, GpuLink, Move, Plan
 from kai_solver.planning.gpus import Comer, GpuNames, chosen_gpus, named_claims
 from kai_solver.planning.ranks import places_by_rank
 from kai_solver.planstate.origins import is_at_origin
@@ -217,6 +216,7 @@ def _evictions(
     problem: Problem, outcome: Outcome, causes: dict[int, _Cause], texts: EvictionTexts
 ) -> tuple[Eviction, ...]:
     state, stale = outcome.state, set(outcome.stale)
+    drained = {gang for gang in stale if any(rule.drains(gang) for rule in problem.rules)}
     evictions = []
     for pod in sorted(state.gone - state.places.keys()):
         gang = problem.gangs[problem.pod_gang[pod]]
@@ -226,7 +226,7 @@ def _evictions(
                 problem.pods[pod].key,
                 gang.gang.key,
                 problem.nodes[problem.pod_node[pod]].name,
-                _REASONS[cause.action],
+                "drain" if gang.index in drained else _REASONS[cause.action],
                 cause.helps(problem),
                 texts.text(pod, cause.action, tuple(cause.gangs)),
             )

@@ -492,6 +492,10 @@ class RuleFacts:
         """Which running pods must keep a place; None: none. ``residents``: `kai_solver.bounds.residents.Residents`."""
         return None
 
+    def drains(self, gang: int, /) -> bool:
+        """Whether the running pods of ``gang`` are to be evicted for the rule's sake, which helps no other gang."""
+        return False
+
     # -- what pods get of a node -------------------------------------------------------------------------------------
 
     def held(self, pod: int, /) -> Any:

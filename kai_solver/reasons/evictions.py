@@ -26,6 +26,8 @@ class EvictionTexts:
     def _text(self, pod: int, action: Action, gangs: tuple[int, ...]) -> str:
         problem = self._problem
         key, gang = problem.pods[pod].key, problem.gangs[problem.pod_gang[pod]]
+        if action is Action.STALE and any(rule.drains(gang.index) for rule in problem.rules):
+            return f"Pod {key} was evicted because its queue {problem.queues.title(gang.queue)} is being drained"
         if action is Action.STALE:
             return _stale_message(gang, problem.pods[pod])
         if action is Action.CONSOLIDATION:

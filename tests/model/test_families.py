@@ -324,6 +324,13 @@ def capped(pods: int) -> Snapshot:
     return replace(snapshot, gangs=tuple(gangs))
 
 
+def stopping(setting: str) -> Snapshot:
+    """One pod waits; its queue may be on hold."""
+    queue = replace(a_queue("a"), rules=(("stop", setting),) if setting else ())
+    other = replace(a_queue("b"), rules=() if setting else (("stop", "hold"),))
+    return a_cluster(THREE_NODES, [a_gang("w", 1)], queue, other)
+
+
 def beside_one(gpus: int) -> Snapshot:
     """The first of so many GPUs is held; of five, no two in a row are left beside the two that are aligned."""
     waiting = in_rows(a_gang("w", 2, 2), "aligned", "contiguous")
@@ -388,6 +395,7 @@ ALLOWED: dict[str, Case] = {
     "tenants": Case(two_tenants(TWO_RACKS), Action.ALLOCATE),
     "spares": Case(keeping(a_cluster(THREE_NODES, [a_gang("w", 1, 1)])), Action.ALLOCATE),
     "usercaps": Case(capped(2), Action.ALLOCATE),
+    "stop": Case(stopping(""), Action.ALLOCATE),
     "gpurows": Case(beside_one(6), Action.ALLOCATE),
 }
 
@@ -452,6 +460,7 @@ FORBIDDEN: dict[str, Case] = {
     "tenants": Case(two_tenants(TWO_RACKS[:1]), Action.ALLOCATE),
     "spares": Case(keeping(a_cluster(THREE_NODES[:2], [a_gang("w", 1, 1)])), Action.ALLOCATE),
     "usercaps": Case(capped(1), Action.ALLOCATE),
+    "stop": Case(stopping("hold"), Action.ALLOCATE),
     "gpurows": Case(beside_one(5), Action.ALLOCATE),
 }
 
