@@ -46,11 +46,11 @@ def is_claimed(stage: Stage) -> bool:
 
 
 def bound_words(stage: Stage) -> tuple[str, str]:
-    """The bound, and the gap to it: ``proven best``, or a part of the bound; ``-`` where no bound is claimed."""
+    """The bound, and the gap to it: ``proven``, or a part of the bound; ``-`` where no bound is claimed."""
     if not is_claimed(stage):
         return "-", "-"
     if stage.optimal:
-        return f"{stage.bound:g}", "proven best"
+        return f"{stage.bound:g}", "proven"
     return f"{stage.bound:g}", "-" if stage.gap is None else f"{stage.gap:.1%}"
 
 

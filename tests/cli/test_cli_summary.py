@@ -134,7 +134,7 @@ def test_phases_add_up_and_what_lies_within_them_stands_apart() -> None:
 def test_why_no_bound_is_claimed_is_said() -> None:
     stages = (Stage("pending-gangs", 1, 1, True), Stage("evicted-pods", 2, 0, False))
     text = summary(Plan(stages=stages, unclaimed="elastic gangs could give up other pods"))
-    assert "evicted-pods       2      -            -\n" in text
+    assert "evicted-pods       2      -       -\n" in text
     assert "-: bounds not claimed: elastic gangs could give up other pods" in text
 
 
@@ -176,14 +176,14 @@ def test_lists_of_nodes_and_moves_say_how_many_more() -> None:
 @pytest.mark.parametrize(
     ("value", "bound", "stake", "words"),
     [
-        (4, 4, 0, "4 proven best"),
+        (4, 4, 0, "4 proven"),
         (4, 3, 0, "3 33.3%"),
         (4, 0, 0, "- -"),
         (4, 0, 800, "- -"),
         (4, 3, 800, "3 12.5%"),
         (0, -4, 0, "-4 100.0%"),
         (0, -math.inf, 0, "- -"),
-        (0, 0, 0, "0 proven best"),
+        (0, 0, 0, "0 proven"),
     ],
 )
 def test_a_bound_that_says_nothing_is_not_claimed_and_a_gap_is_a_part_of_it(
