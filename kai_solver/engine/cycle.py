@@ -530,8 +530,10 @@ class _Run:
             return
         solver_client = self._solver_client(child, seconds, self.clock())
         by_size = self.model.admission == "max-gpus"
-        questions = OpenQuestions(outcome, self.model.actions, SolverActions(solver_client, UNKNOWN), by_size=by_size)
-        questions.run(lambda: solver_client.is_out_of_time)
+        # First rules and bounds for all: a proof of theirs takes milliseconds, and one question to CP-SAT may take all.
+        for oracle in (SolverActions(None, UNKNOWN), SolverActions(solver_client, UNKNOWN)):
+            questions = OpenQuestions(outcome, self.model.actions, oracle, by_size=by_size)
+            questions.run(lambda: solver_client.is_out_of_time)
         self._phase("questions")
 
     def _link(self, outcome: Outcome) -> Stage | None:
