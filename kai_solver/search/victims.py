@@ -141,7 +141,9 @@ class VictimChoice:
         """Let ``leaving`` leave, give all their places one after the other, and keep that if it costs less."""
         outcome, before = self.outcome, self.costs
         mark, admissions = outcome.state.mark(), outcome.admissions
-        seats = seat(outcome, self.pool, self.joint.movers, self._with_takers(leaving))
+        client = self.solver_client
+        leaving = self._with_takers(leaving)
+        seats = seat(outcome, self.pool, self.joint.movers, leaving, lambda: client.is_out_of_time)
         if seats is None:
             return False
         if self.costs < before and self._may_move(seats.moved) and self._is_allowed(seats):

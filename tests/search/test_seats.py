@@ -37,7 +37,7 @@ def test_all_have_places_or_nothing_is_changed(seed: int, part: float) -> None:
     movers = joint_of(JointModelInput(outcome), rights_of(outcome)).movers
     leaving = {mover.unit for mover in movers if draw.random() < part and not mover.bears}
     places, gone = dict(state.places), set(state.gone)
-    found = seat(outcome, pool, movers, leaving)
+    found = seat(outcome, pool, movers, leaving, lambda: False)
     if found is None:
         assert (state.places, state.gone) == (places, gone)
         return
@@ -60,5 +60,14 @@ def test_most_of_them_are_served() -> None:
             continue
         movers = joint_of(JointModelInput(outcome), rights_of(outcome)).movers
         leaving = {mover.unit for mover in movers if outcome.pool.has_left(mover.unit)}
-        served += seat(outcome, outcome.pool, movers, leaving) is not None
+        served += seat(outcome, outcome.pool, movers, leaving, lambda: False) is not None
     assert served >= 6
+
+
+def test_where_it_is_late_nothing_is_changed() -> None:
+    outcome = decided(0)
+    assert outcome.pool is not None
+    places, gone = dict(outcome.state.places), set(outcome.state.gone)
+    movers = joint_of(JointModelInput(outcome), rights_of(outcome)).movers
+    assert seat(outcome, outcome.pool, movers, (), lambda: True) is None
+    assert (outcome.state.places, outcome.state.gone) == (places, gone)
