@@ -53,7 +53,7 @@ from kai_solver.search.linking import link_stage
 from kai_solver.search.open_questions import OpenQuestions
 from kai_solver.search.oracle import UNASKED, UNKNOWN, SolverActions
 from kai_solver.search.pricing import Priced, Pricing
-from kai_solver.search.refine import Refined, StageOptimizer, is_unproven
+from kai_solver.search.refine import WHOLE, Refined, StageOptimizer, is_unproven
 from kai_solver.search.reseat import reseat
 from kai_solver.search.rights import Rights, rights_of
 from kai_solver.search.solver_client import SolverClient
@@ -377,18 +377,25 @@ class _Run:
         if child is not None and is_priced:
             self._pricing = self._ask_prices(outcome, child, PRICING_PART)
         self._chain(outcome, child)
+        # Victims take 1 to 3 s of CPU on 2,000 loaded nodes, questions all that is left (2026-11-23).
+        are_victims_first = is_priced and self._estimate(outcome) > WHOLE
+        refined = self._priced_refine(outcome, child, is_priced=is_priced) if are_victims_first else None
+        admissions = len(outcome.admissions)
         self._ask_open(outcome, child)
-        if child is not None and is_priced and not self._is_priced(outcome):
-            self._pricing = self._ask_prices(outcome, child)
-        refined = self._refine(outcome, child)
+        if not are_victims_first or len(outcome.admissions) > admissions:
+            refined = self._priced_refine(outcome, child, is_priced=is_priced) or refined
         spare(outcome)
         return refined, self._link(outcome)
 
+    def _priced_refine(self, outcome: Outcome, child: SolverChild | None, *, is_priced: bool) -> Refined | None:
+        """`_refine` with the prices of what is admitted now."""
+        if child is not None and is_priced and not self._is_priced(outcome):
+            self._pricing = self._ask_prices(outcome, child)
+        return self._refine(outcome, child)
+
     def _kept_for_victims(self, outcome: Outcome, left_s: float) -> float:
         """Seconds of ``left_s`` that choosing victims and places again takes; 0 where it takes nearly all of them."""
-        allocation_units = [(a.allocation_unit, a.action) for a in outcome.admissions]
-        estimate = JointModelInput(outcome).size_estimate(allocation_units, self._rights(outcome).movable)
-        seconds = CHOOSING_S * estimate
+        seconds = CHOOSING_S * self._estimate(outcome)
         return seconds if seconds < MOST_FOR_VICTIMS * left_s else 0.0
 
     def _kept_for_questions(self, outcome: Outcome) -> float:
@@ -398,6 +405,11 @@ class _Run:
             others = (r for action, r in refusals.items() if action not in (Action.ALLOCATE, Action.CONSOLIDATION))
             asked += any(refusal.proof.state == "unknown" for refusal in others)
         return asked * ASKING_S * len(outcome.state.problem.nodes)
+
+    def _estimate(self, outcome: Outcome) -> int:
+        """Variables (about) of the joint model with all nodes."""
+        allocation_units = [(a.allocation_unit, a.action) for a in outcome.admissions]
+        return JointModelInput(outcome).size_estimate(allocation_units, self._rights(outcome).movable)
 
     def _is_least(self, outcome: Outcome) -> bool:
         """Whether no gang waits, and sums prove that no less work could leave."""
