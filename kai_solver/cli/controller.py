@@ -85,7 +85,7 @@ def controller(
 def _run(settings: "ControllerSettings", embedded: bool, seconds: float | None) -> Exit:
     from kai_solver.cli.interrupt import end_for_sure, stop_when_told
     from kai_solver.controller.app import Controller
-    from kai_solver.controller.logs import configure_logs
+    from kai_solver.controller.logs import configure_logs, log_start
     from kai_solver.controller.process import give_memory_back, open_more_files
 
     if embedded:
@@ -95,6 +95,7 @@ def _run(settings: "ControllerSettings", embedded: bool, seconds: float | None) 
     from kai_solver.cluster.rest import connect
 
     configure_logs(settings)
+    log_start(settings)
     give_memory_back()
     open_more_files()
     api = connect(settings.kubeconfig, settings.context, connections=2 * settings.workers.writes + 32)

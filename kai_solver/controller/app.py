@@ -160,7 +160,8 @@ class Controller:
             parts.lease.is_idle = self._is_idle
             parts.lease.on_led, parts.lease.on_lost = self._on_led, self._on_lost
             with barrier("running", "leadership"):
-                parts.lease.attempt()
+                if not parts.lease.attempt():
+                    _LOG.info("this replica waits to lead", leader=parts.lease.holder)
             start("leadership", lambda: parts.lease.run(self._on_followed))
         parts.known.owners.watch = self._watch
         for kind in parts.known.kinds:

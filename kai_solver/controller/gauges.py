@@ -1,5 +1,6 @@
 """Gauges of queues, nodes and what could not be used; what did not change is not set again."""
 
+import heapq
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -9,12 +10,16 @@ import prometheus_client as prometheus
 
 from kai_solver.cluster.binding import GangBound
 from kai_solver.controller.loop import Cycle, Evicted
+from kai_solver.domain import Gang, Reason
 from kai_solver.metrics import Metrics
 from kai_solver.problem import Problem
 from kai_solver.units import GPU, MILLI, UNLIMITED
 from kai_solver.units.shares import WHOLE
 
 _GB = 1e9
+LONGEST = 20
+"""Pending gangs that have a series of their own: metrics must not grow with the work."""
+
 Labels = tuple[str, ...]
 
 
@@ -44,6 +49,7 @@ class ClusterGauges:
             now = total()
             counter.inc(now - self._counted.get(counter, 0))
             self._counted[counter] = now
+        self._set(self.metrics.pending_since, longest_pending(cycle))
         problem = self.problem()
         if problem is not None:
             self._queues(problem)
@@ -97,6 +103,19 @@ class ClusterGauges:
         for labels in stands.keys() - wanted.keys():
             gauge.remove(*labels)
         self._stands[gauge] = dict(wanted)
+
+
+def longest_pending(cycle: Cycle) -> dict[Labels, float]:
+    """When the gangs were created that have been pending longest: at most `LONGEST`, by key, queue and reason."""
+    gangs = {gang.key: gang for gang in cycle.snapshot.gangs}
+    waiting = (pending for pending in cycle.plan.pending if pending.gang not in cycle.busy)
+    known = ((gangs[pending.gang], pending.reason) for pending in waiting)
+    oldest = heapq.nsmallest(LONGEST, (entry for entry in known if entry[0].created_s), key=_by_creation)
+    return {(gang.key, gang.queue, reason.value): gang.created_s for gang, reason in oldest}
+
+
+def _by_creation(entry: tuple[Gang, Reason]) -> tuple[float, str]:
+    return entry[0].created_s, entry[0].key
 
 
 def free_blocks(problem: Problem) -> dict[Labels, float]:

@@ -9,6 +9,7 @@ from typing import Any
 
 import structlog
 
+from kai_solver import __version__
 from kai_solver.controller.settings import ControllerSettings
 from kai_solver.errors import printable
 
@@ -37,6 +38,21 @@ def configure_logs(settings: ControllerSettings) -> None:
     handler.setFormatter(form(processors=[form.remove_processors_meta, *last], foreign_pre_chain=shared))
     logging.basicConfig(handlers=[handler], level=max(level, logging.WARNING), force=True)
     threading.excepthook = _note_fault
+
+
+def log_start(settings: ControllerSettings) -> None:
+    """The first line: version, the settings that are not the defaults, and how it is decided which replica leads.
+
+    Settings name Secrets and files, and hold no secret themselves.
+    """
+    if settings.dry_run:
+        leadership = "none: a dry run changes nothing"
+    elif settings.leadership.enabled:
+        leadership = f"by the Lease {settings.namespace}/{settings.lease_name}"
+    else:
+        leadership = "this replica leads: no election"
+    changed = settings.model_dump(mode="json", exclude_defaults=True)
+    _LOG.info("kai-solver starts", version=__version__, settings=changed, leadership=leadership)
 
 
 def _one_line(_: object, __: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:

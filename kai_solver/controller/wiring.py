@@ -6,11 +6,13 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Executor, ThreadPoolExecutor
 from dataclasses import dataclass, fields
+from importlib.metadata import version
 from pathlib import Path
 
 import structlog
 from prometheus_client import Counter
 
+from kai_solver import __version__
 from kai_solver.cluster.api import Api, meta
 from kai_solver.cluster.assumed import Assumed
 from kai_solver.cluster.binding import Binder
@@ -133,6 +135,7 @@ class Parts:
 def wire(api: Api, settings: ControllerSettings, reporters: tuple[Reporter, ...], clock: Clock) -> Parts:
     """Make all parts; nothing runs yet. ``reporters`` get cycles beside logs, metrics and the cluster."""
     metrics = Metrics(namespace=settings.metrics_namespace)
+    metrics.build_info.labels(__version__, version("ortools")).set(1)
     contact = Contact()
     contact.on_return = api.hang_up
     metrics.api_silent.set_function(lambda: contact.silent_s)

@@ -1,10 +1,11 @@
 """Every metric, its name and its help, in one place: dashboards, alerts and docs may name these and no others.
 
 Three families. KAI's own, where its dashboards use them (docs/kai-behaviour.md#metrics): same names, same units. Those
-that the articles on KAI teach. And ours, in base units, named ``kai_solver_*``.
+that the articles on KAI teach. And ours, in base units, named ``kai_solver_*``. The client library adds ``process_*``
+and ``python_info``, as every exporter has them.
 """
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, PlatformCollector, ProcessCollector
 
 QUEUE = ("queue_name", "queue_metadata_name", "queue_display_name")
 _SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60)
@@ -18,7 +19,7 @@ class Metrics:
     Parameters
     ----------
     namespace
-        Prefix of KAI's and the articles' names.
+        Prefix of all names but those of the client library.
     """
 
     def __init__(self, registry: CollectorRegistry | None = None, namespace: str = "kai") -> None:
@@ -28,6 +29,8 @@ class Metrics:
         self._of_kai_queues()
         self._of_articles()
         self._own()
+        for collector in (ProcessCollector(registry=None), PlatformCollector(registry=None)):
+            self.registry.register(collector)
 
     def _gauge(self, name: str, text: str, *labels: str) -> Gauge:
         return Gauge(f"{self._namespace}_{name}", text, labels, registry=self.registry)
@@ -92,6 +95,7 @@ class Metrics:
         self.wait_p99 = self._gauge("queue_wait_time_p99_seconds", "99th percentile of the last 1,000 gangs' waits.")
 
     def _own(self) -> None:
+        self.build_info = self._gauge("solver_build_info", "1, with the versions that run.", "version", "ortools")
         self.cycles = self._counter("solver_cycles", "Cycles, by source of the plan.", "source")
         self.phase = self._histogram("solver_phase_seconds", "Time of a phase of a cycle.", _SECONDS, "phase")
         self.stage_value = self._gauge("solver_stage_value", "Value of an objective stage, last plan.", "stage")
@@ -110,6 +114,13 @@ class Metrics:
         )
         self.compiled = self._gauge("solver_compiled", "1 if cycles of a large cluster run compiled kernels.")
         self.proofs = self._gauge("solver_pending_gangs", "Pending gangs, by the state of their proof.", "proof")
+        self.pending_since = self._gauge(
+            "solver_pending_since_timestamp_seconds",
+            "Creation of the 20 oldest pending gangs, as namespace/name, with the reason why they wait.",
+            "gang",
+            "queue",
+            "reason",
+        )
         self.free_block = self._gauge(
             "solver_largest_free_block_gpus", "Most free GPUs in one row on the node.", "node"
         )

@@ -9,11 +9,14 @@ import time
 import zipfile
 from collections.abc import Iterator, Mapping
 from functools import partial
+from importlib.metadata import version
 from typing import Any
 
 import pytest
+import structlog
 import urllib3
 
+from kai_solver import __version__
 from kai_solver.cluster.api import Object, Page, WatchEvent
 from kai_solver.cluster.memory import MemoryApi
 from kai_solver.cluster.resources import EVENTS, LEASES, POD_GROUPS, PODS, QUEUES, SECRETS, Resource
@@ -337,3 +340,15 @@ def test_while_kais_scheduler_is_at_work_nothing_is_decided(monkeypatch: pytest.
         until(lambda: bound(api) == {"p"})
         assert not replica.not_ready()
         until(lambda: beside(replica) == 0)
+
+
+def test_what_runs_and_which_replica_leads_can_be_seen() -> None:
+    api = cluster()
+    versions = {"version": __version__, "ortools": version("ortools")}
+    with running(api) as first:
+        until(first.fence)
+        assert first.metrics.registry.get_sample_value("kai_solver_build_info", versions) == 1.0
+        leader = holder_of(api, "kai-solver", "kai-solver-kai-scheduler")
+        with structlog.testing.capture_logs() as lines, running(api):
+            until(lambda: any(line["event"] == "this replica waits to lead" for line in lines))
+    assert [line["leader"] for line in lines if line["event"] == "this replica waits to lead"] == [leader]

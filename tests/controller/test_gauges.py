@@ -9,6 +9,7 @@ from kai_solver.cluster.api import Object
 from kai_solver.cluster.evicting import Departed, Departure
 from kai_solver.cluster.resources import PODS
 from kai_solver.cluster.store import Store
+from kai_solver.controller import gauges
 from kai_solver.controller.endings import Endings
 from kai_solver.controller.gauges import ClusterGauges, held_gpus
 from kai_solver.controller.loop import Cycle, Evicted
@@ -281,3 +282,26 @@ def test_priorities_bear_the_names_of_their_classes() -> None:
     assert sample(metrics, "kai_queue_depth", priority="build") == 1
     MetricReporter(metrics).cycle(cycle((gang(PodStatus.PENDING),), pending=waits))
     assert sample(metrics, "kai_queue_depth", priority="75") == 1
+
+
+def pending_since(metrics: Metrics) -> dict[tuple[str, str, str], float]:
+    (family,) = (one for one in metrics.registry.collect() if one.name == "kai_solver_pending_since_timestamp_seconds")
+    return {
+        (sample.labels["gang"], sample.labels["queue"], sample.labels["reason"]): sample.value
+        for sample in family.samples
+    }
+
+
+def test_the_gangs_that_wait_longest_have_a_series_each_and_no_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(gauges, "LONGEST", 2)
+    metrics = Metrics()
+    reporter = ClusterGauges(metrics, lambda: None)
+    ages = {"young": 900.0, "oldest": 100.0, "old": 200.0, "undated": 0.0}
+    gangs = tuple(replace(gang(PodStatus.PENDING), name=name, created_s=at_s) for name, at_s in ages.items())
+    waits = tuple(Pending(one.key, Reason.OVER_LIMIT, "", Proof("proven")) for one in gangs)
+    reporter.cycle(cycle(gangs, pending=waits))
+    assert pending_since(metrics) == {("n/oldest", "team", "OverLimit"): 100.0, ("n/old", "team", "OverLimit"): 200.0}
+    reporter.cycle(replace(cycle(gangs, pending=waits), busy=frozenset({"n/oldest"})))
+    assert pending_since(metrics) == {("n/old", "team", "OverLimit"): 200.0, ("n/young", "team", "OverLimit"): 900.0}
+    reporter.cycle(cycle(gangs))
+    assert pending_since(metrics) == {}

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import yaml
-from prometheus_client import Counter, Gauge, Histogram
+from prometheus_client import Counter, Gauge, Histogram, Metric
 from pydantic import BaseModel
 
 from kai_solver.controller.settings import ControllerSettings
@@ -44,12 +44,19 @@ def metrics_table() -> str:
     """Every metric as it is scraped, its labels, what it means, and whether anything fills it."""
     used = _used()
     rows = sorted(_metric_row(name, metric, name in used) for name, metric in metrics().items())
+    rows += sorted(map(_library_row, library_metrics()))
     return "\n".join(["| metric | kind | labels | | |", "|---|---|---|---|---|", *rows])
 
 
 def metrics() -> dict[str, Any]:
     """All metrics by their attribute of `Metrics`."""
     return {name: value for name, value in vars(Metrics()).items() if isinstance(value, Counter | Gauge | Histogram)}
+
+
+def library_metrics() -> list[Metric]:
+    """Those of the process, which the client library measures when they are scraped."""
+    ours = {metric.describe()[0].name for metric in metrics().values()}
+    return [metric for metric in Metrics().registry.collect() if metric.name not in ours]
 
 
 def scraped_names(metric: Any) -> set[str]:
@@ -64,6 +71,12 @@ def _metric_row(attribute: str, metric: Any, is_filled: bool) -> str:
     name = described.name + ("_total" if kind == "counter" else "")
     labels = ", ".join(f"`{label}`" for label in metric._labelnames)
     return f"| `{name}` | {kind} | {labels} | {described.documentation} | {'' if is_filled else 'not filled yet'} |"
+
+
+def _library_row(metric: Metric) -> str:
+    name = metric.name + ("_total" if metric.type == "counter" else "")
+    labels = ", ".join(f"`{label}`" for label in metric.samples[0].labels)
+    return f"| `{name}` | {metric.type} | {labels} | {metric.documentation.removesuffix('.')}. |  |"
 
 
 def _used() -> set[str]:
