@@ -11,10 +11,13 @@ import yaml
 from kubernetes import client
 from pydantic import BaseModel
 
+from kai_solver.controller.gauges import ClusterGauges
 from kai_solver.domain import OneTenant, SpareNodes
 from kai_solver.engine import Engine
 from kai_solver.instances_io import load_instance
+from kai_solver.metrics import Metrics
 from kai_solver.modelfiles import load_model
+from tests.controller.reporting_world import World
 from tests.deploy.conftest import CHART, OTHERS, ROOT, model_of
 from tests.support.engines import PATIENT_S
 from tests.support.schemas import violations
@@ -107,13 +110,74 @@ def test_panels_have_ids_of_their_own_and_do_not_overlap() -> None:
 
 
 def test_prometheus_understands_every_query(promtool: Path, tmp_path: Path) -> None:
-    queries = [target["expr"].replace("$namespace", ".*") for panel in panels() for target in panel["targets"]]
+    queries = [all_of(target["expr"]) for panel in panels() for target in panel["targets"]]
     assert len(queries) > 20
     recorded = [{"record": f"test:{number}", "expr": query} for number, query in enumerate(queries)]
     file = tmp_path / "queries.yaml"
     file.write_text(yaml.safe_dump({"groups": [{"name": "dashboard", "rules": recorded}]}))
     done = subprocess.run(
         [str(promtool), "check", "rules", str(file)], capture_output=True, text=True, timeout=120, check=False
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def all_of(query: str) -> str:
+    """A query with all variables at ``All``."""
+    return query.replace("$namespace", ".*").replace("$queue", ".*")
+
+
+def test_tables_show_queues_and_what_waits_longest(promtool: Path, tmp_path: Path) -> None:
+    """The queries of both tables over what a controller serves: half of a quota of 4 is held, and one pod waits."""
+    world, metrics = World(), Metrics()
+    world.queue("q", quota=4)
+    world.queue("free")
+    world.node("a")
+    world.pod("runs", gpus=2)
+    world.round()
+    world.pod("waits", gpus=16)
+    ClusterGauges(metrics, lambda: world.engine.memo.problem).cycle(world.cycle())
+    served = [sample for family in metrics.registry.collect() for sample in family.samples]
+    (since,) = (one for one in served if one.name == "kai_solver_pending_since_timestamp_seconds")
+    at_s = int(since.value) + 600
+    values: dict[str, list[dict[str, float]]] = {
+        "Queues: quota, fair share, use": [
+            {"q": 4, "free": -1},
+            {"q": 8, "free": 0},
+            {"q": 2, "free": 0},
+            {"q": 0.004, "free": -1},
+            {"q": 0, "free": 0},
+            {"q": 0, "free": 0},
+        ],
+        "Gangs that wait longest": [{since.labels["gang"]: at_s - since.value}],
+    }
+    labels = {
+        "Queues: quota, fair share, use": '{{queue_metadata_name="{0}"}}',
+        "Gangs that wait longest": '{{gang="{0}", queue="q", reason="NotEnoughResources"}}',
+    }
+    tests = [
+        {
+            "expr": all_of(target["expr"]),
+            "eval_time": f"{at_s}s",
+            "exp_samples": [{"labels": labels[panel["title"]].format(key), "value": n} for key, n in rows.items()],
+        }
+        for panel in panels()
+        if panel["title"] in values
+        for target, rows in zip(panel["targets"], values[panel["title"]], strict=True)
+    ]
+    assert len(tests) == 7
+    series = [
+        {
+            "series": one.name + "{" + ", ".join(f'{name}="{value}"' for name, value in one.labels.items()) + "}",
+            "values": f"{one.value} {one.value}",
+        }
+        for one in served
+        if one.name.startswith("kai_")
+    ]
+    test = {"interval": f"{at_s}s", "input_series": series, "promql_expr_test": tests}
+    file = tmp_path / "tables.yaml"
+    file.write_text(yaml.safe_dump({"evaluation_interval": f"{at_s}s", "tests": [test]}))
+    done = subprocess.run(
+        [str(promtool), "test", "rules", str(file)], capture_output=True, text=True, timeout=120, check=False
     )
     assert done.returncode == 0, done.stdout + done.stderr
 
