@@ -1,8 +1,10 @@
 """Recordings: stored by a controller, read by a report, and made of two snapshots."""
 
 import logging
+import os
 import threading
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from logging.handlers import RotatingFileHandler
 from pathlib import Path
 from typing import Any
@@ -33,7 +35,8 @@ class _File(RotatingFileHandler):
 class Recorder:
     """Appends lines to the newest file of a folder; the oldest file goes when there are too many.
 
-    A folder that cannot be written to stops nothing: a log line says so once, until writing works again.
+    A folder that cannot be written to stops nothing: a log line says so once, until writing works again. Then a line
+    that was cut short, by a full disk or a kill, is taken away, so that the rest can be read.
 
     Parameters
     ----------
@@ -49,11 +52,11 @@ class Recorder:
         self._is_failing = False
         self._lock = threading.Lock()
 
-    def write(self, lines: Iterable[Line]) -> None:
-        """Append lines, together."""
+    def write(self, lines: Iterable[Line]) -> bool:
+        """Append lines, together; False where they are not stored."""
         text = "\n".join(text_of(line) for line in lines)
         if not text:
-            return
+            return True
         with self._lock:
             try:
                 self._open().emit(logging.LogRecord("", logging.INFO, "", 0, text, None, None))
@@ -64,19 +67,22 @@ class Recorder:
                 self._close()
             else:
                 self._is_failing = False
+            return not self._is_failing
 
     def _open(self) -> _File:
         if self._handler is None:
             self._folder.mkdir(parents=True, exist_ok=True)
+            _end_with_a_line(self._folder / FILE)
             self._handler = _File(
                 self._folder / FILE, maxBytes=self._file_bytes, backupCount=self._files - 1, encoding="utf-8"
             )
         return self._handler
 
     def _close(self) -> None:
-        if self._handler is not None:
-            self._handler.close()
-            self._handler = None
+        handler, self._handler = self._handler, None
+        if handler is not None:
+            with suppress(OSError):  # what could not be written cannot be written at the end, either
+                handler.close()
 
     def close(self) -> None:
         """Close the file."""
@@ -87,6 +93,23 @@ class Recorder:
         """All that is stored, oldest first."""
         with self._lock:
             return b"".join(file.read_bytes() for file in files_of(self._folder))
+
+
+def _end_with_a_line(path: Path) -> None:
+    """Take away what follows the last end of a line in a file, where there is one."""
+    if not path.is_file():
+        return
+    with path.open("rb+") as file:
+        end = file.seek(0, os.SEEK_END)
+        while end:
+            begin = max(0, end - _MIB)
+            file.seek(begin)
+            found = file.read(end - begin).rfind(b"\n")
+            if found >= 0:
+                end = begin + found + 1
+                break
+            end = begin
+        file.truncate(end)
 
 
 def files_of(folder: Path) -> list[Path]:

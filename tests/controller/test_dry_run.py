@@ -2,6 +2,7 @@
 
 import html
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,11 +15,15 @@ from kai_solver.cli.app import app
 from kai_solver.cluster.memory import MemoryApi
 from kai_solver.cluster.resources import PODS
 from kai_solver.controller.app import Controller
-from kai_solver.controller.reporting.deciding import Planned
+from kai_solver.controller.loop import Cycle
+from kai_solver.controller.orders import Orders
+from kai_solver.controller.reporting.deciding import Planned, Shadow
+from kai_solver.domain import Pending, Plan, PodStatus, Proof, Reason
 from kai_solver.shadow.lines import Bound, Decision, Look
-from kai_solver.shadow.recordings import read_recording
+from kai_solver.shadow.recordings import Recorder, read_recording
 from tests.cluster.plane.plane import free_ports
 from tests.controller.replicas import cluster, pod, running, until
+from tests.support.builders import a_cluster, a_gang, a_node, a_pod
 
 TOKEN = "an operator"  # noqa: S105
 
@@ -87,6 +92,22 @@ def test_names_are_logged_and_counted_once_and_stored(tmp_path: Path) -> None:
         "n/pg-fits": "same",
         "n/pg-large": "same",
     }
+
+
+def test_after_a_time_in_which_nothing_could_be_stored_the_recording_begins_anew(tmp_path: Path) -> None:
+    waits = a_gang("g", a_pod("g-0", status=PodStatus.PENDING))
+    snapshot = replace(a_cluster([a_node("n0")], [waits]), now_s=1_700_000_000.0)
+    plan = Plan(pending=(Pending("ns/g", Reason.OVER_LIMIT, "too much", Proof("proven")),))
+    folder = tmp_path / "recording"
+    folder.write_text("in the way")
+    recorder = Recorder(folder, 1, 2)
+    shadow = Shadow(lambda _: None, recorder, lambda: 1_700_000_001.0)
+    shadow.cycle(Cycle(1, snapshot, plan, Orders(), (), frozenset(), 0.0, 0.0))
+    folder.unlink()
+    for number in (2, 3):
+        shadow.cycle(Cycle(number, snapshot, plan, Orders(), (), frozenset(), 0.0, 0.0))
+    recorder.close()
+    assert [line.kind for line in read_recording([folder])] == ["begin", "decision", "cycle", "cycle"]
 
 
 def served(api: MemoryApi, folder: Path, *paths: str, **more: Any) -> tuple[Any, str]:

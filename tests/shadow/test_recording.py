@@ -192,6 +192,28 @@ def test_a_folder_that_cannot_be_written_is_said_once_and_harms_nothing(tmp_path
     assert list(read_recording([tmp_path / "file" / "folder"])) == [Begin(at=NOW_S)]
 
 
+def test_a_full_disk_is_said_once_and_harms_nothing(tmp_path: Path) -> None:
+    (tmp_path / FILE).symlink_to("/dev/full")
+    recorder = Recorder(tmp_path, 1, 2)
+    with capture_logs() as logs:
+        assert [recorder.write([begun(i)]) for i in range(3)] == [False, False, False]
+    assert [line["event"] for line in logs] == ["decisions cannot be stored"]
+    (tmp_path / FILE).unlink()
+    assert recorder.write([begun(4)])
+    recorder.close()
+    assert list(read_recording([tmp_path])) == [begun(4)]
+
+
+@pytest.mark.parametrize("kept", [[], [begun(0)]])
+@pytest.mark.parametrize("cut", [9, 3 << 20])
+def test_after_a_line_that_was_cut_short_the_rest_can_be_read(tmp_path: Path, kept: list[Begin], cut: int) -> None:
+    stored(tmp_path, kept, 4)
+    with (tmp_path / FILE).open("a") as file:
+        file.write("x" * cut)
+    stored(tmp_path, [begun(1)], 4)
+    assert list(read_recording([tmp_path])) == [*kept, begun(1)]
+
+
 def test_a_last_line_cut_short_and_later_kinds_are_left_out() -> None:
     later = orjson.dumps({"format": "kai-shadow/v1", "kind": "weather"})
     begin = text_of(Begin(at=NOW_S)).encode()

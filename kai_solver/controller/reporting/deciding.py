@@ -86,7 +86,10 @@ class Shadow:
         self._observer = Observer(self.raw)
 
     def cycle(self, cycle: Cycle) -> None:
-        """Log what is new, store it, and what the scheduler at work did since the cycle before."""
+        """Log what is new, store it, and what the scheduler at work did since the cycle before.
+
+        Where lines could not be stored the recording begins anew: all decisions, and nothing of what was done before.
+        """
         at_s = self.clock()
         decisions = decisions_of(cycle.snapshot, cycle.plan, cycle.number, at_s, cycle.busy)
         changed = self._changes.of(decisions)
@@ -96,10 +99,13 @@ class Shadow:
         if self.recorder is None:
             return
         began_s = cycle.snapshot.now_s
-        begin = [] if self._has_begun else [Begin(at=began_s, version=__version__)]
-        self._has_begun = True
+        seen = self._observer.see(cycle.snapshot, began_s)
         look = Look(at=at_s, began=began_s, cycle=cycle.number, pending=len(cycle.plan.pending))
-        self.recorder.write([*begin, *self._observer.see(cycle.snapshot, began_s), *changed, look])
+        if self._has_begun:
+            self._has_begun = self.recorder.write([*seen, *changed, look])
+        else:
+            begin = Begin(at=began_s, version=__version__)
+            self._has_begun = self.recorder.write([begin, *decisions.values(), look])
 
     def bound(self, outcome: GangBound) -> None:
         """Nothing is bound in a dry run."""
