@@ -42,7 +42,8 @@ def compare(
     """Solve one instance with several models: what each plan admits and disturbs, and which gangs differ.
 
     GPU-hours evicted: GPUs of the evicted pods times the time since they started. Stages proven best: stages of the
-    objective for which it is proven that no plan does better. Pending gangs are those of the last model.
+    objective for which it is proven that no plan does better. Pending gangs are those of the last model. A behaviour
+    case or benchmark file that names actions is solved with those by every model.
 
     \b
     Examples:
@@ -62,6 +63,8 @@ def compare(
     found: list[Plan] = []
     with stopping_on_interrupt() as stop:
         for model in chosen:
+            if request.actions_from:
+                model = replace(model, actions=request.model.actions)
             of_model = replace(request, model=model, budget_s=request.budget_s if budget else model.budget_s)
             found.append(decide(of_model, seed, stop.is_set, quiet=quiet))
         interrupted = stop.is_set()

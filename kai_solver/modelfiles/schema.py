@@ -11,6 +11,9 @@ from kai_solver.errors import InputError
 from kai_solver.modelfiles.extensions import known_families, known_stages, usual_families
 from kai_solver.units import MILLI, parse_duration_s
 
+NAME = r"^\w[\w .+-]*$"
+"""Names of models: they stand in lines of text, and in names of files."""
+
 ActionName = Literal["allocate", "consolidation", "reclaim", "preempt", "stalegangeviction"]
 
 
@@ -114,7 +117,7 @@ class LeftoverTable(_Table):
 class ModelTable(_Table):
     """The whole file, after ``extends``."""
 
-    name: str = Field(min_length=1, max_length=63)
+    name: str = Field(min_length=1, max_length=63, pattern=NAME)
     summary: str = ""
     ladder: tuple[ActionName, ...] = tuple(action.value for action in ACTIONS)
     admission: Literal["rank", "max-gpus"] = "rank"

@@ -79,3 +79,11 @@ def test_a_folder_that_cannot_be_made_is_refused(tmp_path: Path) -> None:
     done = run(MONDAY, "--plans", tmp_path / "file" / "plans")
     assert done.exit_code == Exit.INPUT
     assert "Name a folder" in done.stderr
+
+
+def test_a_case_is_solved_with_the_actions_that_it_names(tmp_path: Path) -> None:
+    case = MONDAY.parent / "cases" / "action_preempt" / "021_elastic_inference_job_preempts_train_job.json"
+    second = tmp_path / "second.toml"
+    second.write_text('extends = "greedy-only"\nname = "second"\n')
+    found = json.loads(run(case, "--models", f"greedy-only,{second}", "--json", "--quiet").stdout)
+    assert [(one["admitted"], one["pending"]) for one in found["models"]] == [(1, 0), (1, 0)]

@@ -113,6 +113,8 @@ def test_extending_itself_or_no_name_is_refused(tmp_path: Path, text: str) -> No
         ('name = "m"\n[search]\nthreads = 1\n', "search.threads", "workers"),
         ('name = "m"\n[[stages]]\nname = "disruption"\nshere = 1\n', "stages[0].shere", "share"),
         ("summary = 'no name'\n", "name", ""),
+        ('name = "../m"\n', "name", ""),
+        ('name = "m\\n"\n', "name", ""),
         ('name = "m"\nbudget_s = 0\n', "budget_s", ""),
         ('name = "m"\nbudget_s = "soon"\n', "budget_s", "90s"),
         ('name = "m"\nbudget_s = nan\n', "budget_s", ""),
