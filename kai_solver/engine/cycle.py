@@ -90,7 +90,7 @@ part of the time that is left: on 1,000 and 2,000 loaded nodes that halves the w
 
 ASKING_S, MOST_FOR_QUESTIONS = 3e-4, 0.6
 """Seconds a node that one question to CP-SAT takes, which chains leave for that, and the most part of their time: 0.3 s
-on 1,000 loaded nodes (2026-11-23)."""
+on 1,000 loaded nodes (2026-11-23). None where there is no time for victims: a question's model is as large."""
 
 
 class Engine:
@@ -435,8 +435,10 @@ class _Run:
 
         if search.deterministic or (left_s > LEAST_BUILDS * self.timing["build"] and not self.should_stop()):
             clock = None if search.deterministic else self.clock
-            seconds = min(CHAINS_SHARE * left_s, left_s - self._kept_for_victims(outcome, left_s))
-            seconds -= min(self._kept_for_questions(outcome), MOST_FOR_QUESTIONS * seconds)
+            kept_s = self._kept_for_victims(outcome, left_s)
+            seconds = min(CHAINS_SHARE * left_s, left_s - kept_s)
+            if kept_s:
+                seconds -= min(self._kept_for_questions(outcome), MOST_FOR_QUESTIONS * seconds)
             course = Course(search.chains, seconds, clock, self.should_stop)
             effect = Chains(outcome, self.model).run(course, self.seed, self._rights, is_late)
         refuse_moves(outcome, self.model.actions)
