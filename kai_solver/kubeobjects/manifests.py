@@ -170,6 +170,7 @@ TEMPLATES: dict[str, Callable[[Raw], list[Replicas]]] = {
     "Job": _job,
     "JobSet": _jobset,
     **dict.fromkeys(kubeflow.REPLICA_SPECS, _kubeflow),
+    "Notebook": _replicas,
     "LeaderWorkerSet": _lws,
     **dict.fromkeys(ray.KINDS, _ray),
 }

@@ -1,8 +1,9 @@
 """Dashboard, alerts and examples, as far as no tool is needed; alerts with promtool."""
 
 import json
+import re
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ from kubernetes import client
 from pydantic import BaseModel
 
 from kai_solver.controller.gauges import ClusterGauges
-from kai_solver.domain import OneTenant, SpareNodes
+from kai_solver.domain import OneTenant, Plan, Snapshot, SpareNodes
 from kai_solver.engine import Engine
 from kai_solver.instances_io import load_instance
 from kai_solver.metrics import Metrics
@@ -22,6 +23,7 @@ from tests.deploy.conftest import CHART, OTHERS, ROOT, model_of
 from tests.support.engines import PATIENT_S
 from tests.support.schemas import violations
 
+QUEUES = ROOT / "deploy" / "examples" / "queues.yaml"
 EXAMPLES = sorted((ROOT / "deploy" / "examples").glob("*.yaml"))
 ALERTS = CHART / "files" / "alerts.yaml"
 PLAIN = sorted((ROOT / "deploy").rglob("*.yaml"))
@@ -185,95 +187,186 @@ def test_tables_show_queues_and_what_waits_longest(promtool: Path, tmp_path: Pat
 # -- examples ----------------------------------------------------------------------------------------------------------
 
 CLUSTER = """\
-{nodes}
 apiVersion: resource.k8s.io/v1
 kind: DeviceClass
-metadata: {{name: gpu.nvidia.com}}
+metadata: {name: gpu.nvidia.com}
 spec:
-  selectors: [{{cel: {{expression: device.driver == "gpu.nvidia.com"}}}}]
+  selectors: [{cel: {expression: device.driver == "gpu.nvidia.com"}}]
 ---
 apiVersion: resource.k8s.io/v1
 kind: ResourceSlice
-metadata: {{name: dra}}
+metadata: {name: dra}
 spec:
   nodeName: dra
   driver: gpu.nvidia.com
-  pool: {{name: dra, generation: 1, resourceSliceCount: 1}}
+  pool: {name: dra, generation: 1, resourceSliceCount: 1}
   devices:
     - name: gpu-0
-      capacity: {{memory: {{value: 80Gi}}}}
----
-apiVersion: scheduling.k8s.io/v1
-kind: PriorityClass
-metadata: {{name: train}}
-value: 50
----
-apiVersion: scheduling.k8s.io/v1
-kind: PriorityClass
-metadata: {{name: build-preemptible}}
-value: 75
+      capacity: {memory: {value: 80Gi}}
 """
 NODE = """\
+---
 apiVersion: v1
 kind: Node
 metadata:
   name: {name}
-  labels:
-    topology.example.org/block: a
-    topology.example.org/rack: {rack}
-    kubernetes.io/hostname: {name}
+  labels: {{topology.example.org/block: a, topology.example.org/rack: {rack}, kubernetes.io/hostname: {name}, {labels}}}
 status:
-  allocatable: {{cpu: "64", memory: 512Gi, pods: "110", nvidia.com/gpu: "{gpus}"}}
+  allocatable: {{cpu: "64", memory: 512Gi, pods: "110", {devices}}}
   conditions: [{{type: Ready, status: "True"}}]
----
 """
+PRIORITY_CLASS = """\
+---
+apiVersion: scheduling.k8s.io/v1
+kind: PriorityClass
+metadata: {{name: {name}}}
+value: {value}
+"""
+PRIORITY_CLASSES = {"train": 50, "build-preemptible": 75, "build": 100, "inference": 125}
+WHOLE = 'nvidia.com/gpu.memory: "81920"', 'nvidia.com/gpu: "8"'
+NODES = {
+    "n1": ("r1", *WHOLE),
+    "n2": ("r2", *WHOLE),
+    "n3": ("r2", *WHOLE),
+    "n4": ("r3", *WHOLE),
+    "dra": ("r3", 'dra: "yes"', 'nvidia.com/gpu: "0"'),
+    "mig": ("r3", "nvidia.com/mig.strategy: mixed", 'nvidia.com/mig-1g.10gb: "7"'),
+    "pool": ("r3", "kai.scheduler/node-pool: a100", 'nvidia.com/gpu: "8"'),
+}
+POOL = {
+    "apiVersion": "kai.scheduler/v1",
+    "kind": "SchedulingShard",
+    "metadata": {"name": "a100"},
+    "spec": {"partitionLabelValue": "a100"},
+}
+EXPECTED = re.compile(
+    "is a manifest without pods|of other node pools|has no status: no pod that it matches may be evicted"
+)
+"""Notices of objects that are manifests, or of the other node pool."""
+
+PLACED: dict[str, dict[tuple[str, str], list[str]]] = {
+    "disruption-budget": {("vision", f"pg-pod-renderer-{at}"): ["n1"] for at in range(4)},
+    "dra-claim": {("vision", "pg-pod-with-a-claim"): ["dra"]},
+    "elastic-gang": {("language", "pg-job-elastic"): ["n1"] * 4 + ["n2"] * 4},
+    "fraction": {("vision", "pg-pod-notebook-on-half-a-gpu"): ["n1"]},
+    "gpu-memory": {("vision", "pg-pod-twenty-gigabytes"): ["n1"]},
+    "inference": {("vision", f"pg-pod-model-server-{at}"): [f"n{at + 1}"] for at in range(3)},
+    "job-gang": {("vision", "pg-job-gang-of-four"): ["n1"] * 4},
+    "jobset": {("language", "pg-jobset-pretraining"): ["mig", "n1", "n1", "n2", "n2"]},
+    "leaderworkerset": {
+        ("language", f"pg-leaderworkerset-large-model-group-{at}"): [f"n{at + 1}"] * 2 for at in (0, 1)
+    },
+    "mig": {("vision", "pg-pod-one-slice"): ["mig"]},
+    "mpijob": {("vision", "pg-mpijob-simulation"): ["mig", "n1", "n1", "n1", "n1"]},
+    "node-pool": {("vision-a100", "pg-pod-in-the-pool"): ["pool"]},
+    "notebook": {("vision", "pg-notebook-exploration"): ["n1"]},
+    "nvlink-racks": {},
+    "pod": {("vision", "pg-pod-one-gpu"): ["n1"]},
+    "pytorchjob": {("vision", "pg-pytorchjob-finetune"): ["n1"] * 8},
+    "queues": {},
+    "rack-topology": {("language", "pg-job-within-one-rack"): ["n2", "n3"]},
+    "rayjob": {("vision", "pg-rayjob-tuning"): ["mig", "n1", "n1"]},
+}
+"""Nodes of the pods of every gang, by queue and name, of each example by itself."""
 
 
-@pytest.fixture
-def quick_start(tmp_path: Path) -> Path:
-    """All examples on five nodes of three racks, one of them with a DRA driver's device."""
-    nodes = [("n1", "r1", 8), ("n2", "r2", 8), ("n3", "r2", 8), ("n4", "r3", 8), ("dra", "r3", 0)]
-    text = "".join(NODE.format(name=name, rack=rack, gpus=gpus) for name, rack, gpus in nodes).rstrip("-\n")
-    (tmp_path / "cluster.yaml").write_text(CLUSTER.format(nodes=text + "\n---"))
-    for file in EXAMPLES:
-        (tmp_path / file.name).write_text(file.read_text())
-    return tmp_path
+def example_cluster(folder: Path, *examples: Path, nodes: Iterable[str] = NODES) -> Path:
+    """These examples with queues and KAI's priority classes, and nodes of three racks, of a DRA driver and with MIG."""
+    rows = [(name, *NODES[name]) for name in nodes]
+    text = CLUSTER + "".join(
+        NODE.format(name=name, rack=rack, labels=labels, devices=devices) for name, rack, labels, devices in rows
+    )
+    classes = (PRIORITY_CLASS.format(name=name, value=value) for name, value in PRIORITY_CLASSES.items())
+    (folder / "cluster.yaml").write_text(text + "".join(classes))
+    for file in {*examples, QUEUES}:
+        (folder / file.name).write_text(file.read_text())
+    return folder
 
 
-def test_the_importer_understands_every_example(quick_start: Path) -> None:
-    snapshot = load_instance(quick_start).snapshot
-    told = [notice for notice in snapshot.notices if "is a manifest without pods" not in notice.text]
-    assert told == []
+def plan_of(snapshot: Snapshot) -> Plan:
+    with Engine(load_model("greedy-only")) as engine:
+        return engine.cycle(snapshot, budget_s=PATIENT_S)
+
+
+@pytest.mark.parametrize("file", EXAMPLES, ids=lambda file: file.stem)
+def test_every_example_is_understood_and_placed(file: Path, tmp_path: Path) -> None:
+    folder = example_cluster(tmp_path, file)
+    if file.stem == "node-pool":
+        (folder / "shard.yaml").write_text(yaml.safe_dump(POOL))
+    snapshot = load_instance(folder).snapshot
+    assert [notice for notice in snapshot.notices if not EXPECTED.search(notice.text)] == []
+    plan = plan_of(snapshot)
+    assert [pending.gang for pending in plan.pending] == []
+    nodes: dict[tuple[str, str], list[str]] = {(gang.queue, gang.name): [] for gang in snapshot.gangs}
+    queue_of = {gang.key: (gang.queue, gang.name) for gang in snapshot.gangs}
+    for bind in sorted(plan.binds, key=lambda bind: bind.node):
+        nodes[queue_of[bind.gang]].append(bind.node)
+    assert nodes == PLACED[file.stem]
+
+
+def test_all_examples_can_be_applied_together(tmp_path: Path) -> None:
+    """No two have an object of one name, and a pool's work is left to its scheduler."""
+    snapshot = load_instance(example_cluster(tmp_path, *EXAMPLES)).snapshot
+    assert [notice for notice in snapshot.notices if not EXPECTED.search(notice.text)] == []
     ruled = {topology.name: (topology.one_tenant, topology.spares) for topology in snapshot.topologies}
     rules = OneTenant("clique", "namespace"), SpareNodes("clique", 2)
     assert ruled == {"data-centre": (None, None), "nvlink": rules}
-    assert {(gang.name, gang.queue, len(gang.pods)) for gang in snapshot.gangs} == {
-        ("pg-pod-one-gpu", "vision", 1),
-        ("pg-pod-notebook-on-half-a-gpu", "vision", 1),
-        ("pg-pod-with-a-claim", "vision", 1),
-        ("pg-job-gang-of-four", "vision", 4),
-        ("pg-pytorchjob-finetune", "vision", 8),
-        ("pg-job-within-one-rack", "language", 2),
-    }
+    wanted = {gang for example, gangs in PLACED.items() if example != "node-pool" for gang in gangs}
+    assert {(gang.queue, gang.name) for gang in snapshot.gangs} == wanted
 
 
-def test_every_example_runs(quick_start: Path) -> None:
-    with Engine(load_model("greedy-only")) as engine:
-        plan = engine.cycle(load_instance(quick_start).snapshot, budget_s=PATIENT_S)
-    nodes: dict[str, set[str]] = {}
-    for bind in plan.binds:
-        nodes.setdefault(bind.gang, set()).add(bind.node)
-    assert [pending.gang for pending in plan.pending] == []
-    assert nodes["default/pg-job-within-one-rack"] == {"n2", "n3"}
-    assert nodes["default/pg-pod-with-a-claim"] == {"dra"}
+def test_the_elastic_gang_starts_with_what_fits(tmp_path: Path) -> None:
+    (elastic,) = (file for file in EXAMPLES if file.stem == "elastic-gang")
+    folder = example_cluster(tmp_path, elastic, nodes=["n1"])
+    assert len(plan_of(load_instance(folder).snapshot).binds) == 4
+
+
+@pytest.mark.parametrize(("gpus", "leave"), [(2, 1), (4, 0)])
+def test_the_budget_lets_one_pod_leave_at_a_time(gpus: int, leave: int, tmp_path: Path) -> None:
+    """A notebook needs the GPUs of one pod, or of two, on a node that the four fill."""
+    found = {file.stem: list(yaml.safe_load_all(file.read_text())) for file in EXAMPLES}
+    budget, deployment = found["disruption-budget"]
+    (notebook,) = found["notebook"]
+    budget["status"] = {"currentHealthy": 4, "desiredHealthy": 3, "disruptionsAllowed": 1, "expectedPods": 4}
+    notebook["spec"]["template"]["spec"]["containers"][0]["resources"]["limits"]["nvidia.com/gpu"] = str(gpus)
+    template = deployment["spec"]["template"]
+    owner = {"apiVersion": "apps/v1", "kind": "Deployment", "name": "renderer", "controller": True}
+    running = [
+        {
+            "apiVersion": "v1",
+            "kind": "Pod",
+            "metadata": {**template["metadata"], "name": f"renderer-{at}", "ownerReferences": [owner]},
+            "spec": {**template["spec"], "nodeName": "n1"},
+            "status": {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]},
+        }
+        for at in range(4)
+    ]
+    folder = example_cluster(tmp_path, nodes=["n1"])
+    (folder / "work.yaml").write_text(yaml.safe_dump_all([budget, deployment, notebook, *running]))
+    assert len(plan_of(load_instance(folder).snapshot).evictions) == leave
 
 
 KNOWN: dict[str, type[BaseModel]] = {
-    "Pod": client.V1Pod,
+    "Deployment": client.V1Deployment,
     "Job": client.V1Job,
+    "Pod": client.V1Pod,
+    "PodDisruptionBudget": client.V1PodDisruptionBudget,
     "ResourceClaimTemplate": client.V1ResourceClaimTemplate,
 }
 OURS = {"Queue": "queues.scheduling.run.ai", "Topology": "topologies.kai.scheduler"}
+TEMPLATED = {"JobSet", "LeaderWorkerSet", "MPIJob", "Notebook", "PyTorchJob", "RayJob"}
+
+
+def pod_templates(value: Any) -> Iterator[dict[str, Any]]:
+    """All pod templates somewhere in an object: they are what has a spec with containers."""
+    if isinstance(value, dict):
+        if "containers" in value.get("spec", {}):
+            yield value
+        for inner in value.values():
+            yield from pod_templates(inner)
+    elif isinstance(value, list):
+        for inner in value:
+            yield from pod_templates(inner)
 
 
 @pytest.mark.parametrize("file", EXAMPLES, ids=lambda file: file.stem)
@@ -285,6 +378,13 @@ def test_kubernetes_would_accept_the_example(file: Path) -> None:
             crd = yaml.safe_load((CHART / "crds" / f"{OURS[value['kind']]}.yaml").read_text())
             assert violations(value, crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"]) == []
         else:
-            assert value["kind"] == "PyTorchJob"
-            for replicas in value["spec"]["pytorchReplicaSpecs"].values():
-                client.V1PodTemplateSpec.model_validate(replicas["template"])
+            assert value["kind"] in TEMPLATED
+            templates = list(pod_templates(value))
+            assert templates
+            for template in templates:
+                client.V1PodTemplateSpec.model_validate(template)
+
+
+def test_every_example_is_listed() -> None:
+    page = (ROOT / "deploy" / "README.md").read_text()
+    assert set(re.findall(r"`examples/([\w-]+)\.yaml`", page)) == {file.stem for file in EXAMPLES}

@@ -28,6 +28,7 @@ CASES = [
     ("Deployment", "apps/v1", ROLE, [1, 1]),
     ("StatefulSet", "apps/v1", ROLE, [2]),
     ("ReplicaSet", "apps/v1", {"template": TEMPLATE}, [1]),
+    ("Notebook", "kubeflow.org/v1", {"template": TEMPLATE}, [1]),
     ("Job", "batch/v1", {"parallelism": 3, "completions": 2, "template": TEMPLATE}, [2]),
     ("Job", "batch/v1", {"suspend": True, "template": TEMPLATE}, []),
     ("PyTorchJob", "kubeflow.org/v1", {"pytorchReplicaSpecs": {"Master": ROLE | {"replicas": 1}, "Worker": ROLE}}, [3]),
