@@ -95,10 +95,10 @@ def _run(settings: "ControllerSettings", embedded: bool, seconds: float | None) 
     from kai_solver.cluster.rest import connect
 
     configure_logs(settings)
-    log_start(settings)
     give_memory_back()
     open_more_files()
     api = connect(settings.kubeconfig, settings.context, connections=2 * settings.workers.writes + 32)
+    log_start(settings)
     replica = Controller(api, settings)
     stop_when_told(replica.stop, seconds)
     end_for_sure(replica.stop)

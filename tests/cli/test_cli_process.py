@@ -9,6 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from kai_solver import __version__
+from tests.cluster.plane.plane import free_ports
+
 INSTANCES = Path(__file__).parents[2] / "instances"
 SMALL = INSTANCES / "bench" / "c20_consolidate_2_jobs_20_nodes.json.zst"
 LONG = INSTANCES / "openb" / "seed42-102.yaml"
@@ -174,3 +177,22 @@ def test_logs_for_people_have_no_colours_in_a_pipe() -> None:
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
     assert "it goes on" in done.stderr
     assert "\x1b" not in done.stderr + said.stderr
+
+
+def test_the_controllers_first_line_says_what_starts_and_holds_no_secret(tmp_path: Path) -> None:
+    (port,) = free_ports(1)
+    kubeconfig = {
+        "clusters": [{"name": "c", "cluster": {"server": f"http://127.0.0.1:{port}"}}],
+        "users": [{"name": "u", "user": {"token": "do-not-tell"}}],
+        "contexts": [{"name": "c", "context": {"cluster": "c", "user": "u"}}],
+        "current-context": "c",
+    }
+    quiet = dict.fromkeys(("metrics_bind_address", "health_bind_address", "answers_bind_address"), "")
+    (tmp_path / "kubeconfig").write_text(json.dumps(kubeconfig))
+    (tmp_path / "settings.yaml").write_text(json.dumps(quiet))
+    words = ["--config", tmp_path / "settings.yaml", "--kubeconfig", tmp_path / "kubeconfig", "--for", "1"]
+    lines = run("controller", *words).stderr.splitlines()
+    first = json.loads(lines[0])
+    assert (first["event"], first["version"]) == ("kai-solver starts", __version__)
+    assert first["settings"] == {**quiet, "kubeconfig": str(tmp_path / "kubeconfig")}
+    assert "do-not-tell" not in "".join(lines)
