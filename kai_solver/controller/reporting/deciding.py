@@ -88,7 +88,7 @@ class Shadow:
     def cycle(self, cycle: Cycle) -> None:
         """Log what is new, store it, and what the scheduler at work did since the cycle before.
 
-        Where lines could not be stored the recording begins anew: all decisions, and nothing of what was done before.
+        Where lines could not be stored the recording begins again: all decisions, and nothing of what was done before.
         """
         at_s = self.clock()
         decisions = decisions_of(cycle.snapshot, cycle.plan, cycle.number, at_s, cycle.busy)
