@@ -49,7 +49,7 @@ class _Tally:
 
 @dataclass(slots=True)
 class Events:
-    """Reports events; for one thread. ``component``: the reporting component, as events name it."""
+    """Reports events, from one thread; several may write them. ``component``: their reporting component."""
 
     api: Api
     writer: Writer

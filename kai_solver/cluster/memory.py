@@ -149,7 +149,10 @@ class MemoryApi:
         kind: PatchKind = "merge",
         subresource: str = "",
     ) -> Object:
-        """Merge ``body`` into an object: its status by ``status`` alone, and no other part of it by that."""
+        """Merge ``body`` into an object: its status by ``status`` alone, and no other part of it by that.
+
+        Except for annotations and labels of pods, which a server takes with the status, too.
+        """
         if not isinstance(body, Mapping):
             raise ApiError(415, "UnsupportedMediaType", "only merge and strategic patches are kept in memory")
         with self._lock:
@@ -161,6 +164,9 @@ class MemoryApi:
                 raise ApiError(409, "Conflict", "the UID in the precondition does not match the UID in record")
             before = copy.deepcopy(value)
             writable = {part: body[part] for part in body if (part == "status") == (subresource == "status")}
+            if resource == resources.PODS and subresource == "status":
+                taken = {part: meta(body)[part] for part in ("annotations", "labels") if part in meta(body)}
+                writable |= {"metadata": taken} if taken else {}
             value = _merged(value, writable, by_type=kind == "strategic")
             value["metadata"]["resourceVersion"] = before["metadata"]["resourceVersion"]
             return self._write("MODIFIED", resource, key_of(value), value) if value != before else value

@@ -15,11 +15,12 @@ from typing import Any
 import structlog
 
 from kai_solver.cluster.api import Api, ApiError, Object, key_of, meta
-from kai_solver.cluster.resources import PODS, Resource
+from kai_solver.cluster.resources import POD_GROUPS, PODS, Resource
 from kai_solver.cluster.store import Store
 from kai_solver.cluster.trim import trimmed
 from kai_solver.domain import Notice
 from kai_solver.kubeobjects import names
+from kai_solver.kubeobjects.grouping import is_own
 from kai_solver.kubeobjects.objects import group_of
 from kai_solver.kubeobjects.owners import OWNER_KINDS
 
@@ -281,8 +282,12 @@ class OwnerResolver:
                 return True
             is_ours = self._scheduler_name and spec.get("schedulerName") == self._scheduler_name
             named = (pod["metadata"].get("annotations") or {}).get(names.POD_GROUP)
-            if is_ours and not named and not self._climb(pod):
+            group = self._store.get(POD_GROUPS, f"{pod['metadata']['namespace']}/{named}") if named else None
+            follows = not named or (group is not None and is_own(group))  # PodGroups of others stand for themselves
+            if is_ours and follows and not self._climb(pod):
                 return False
+            if named and group is None:
+                return True  # looked at again when it is there
             self._known_pods.add(uid)
         except (AttributeError, KeyError, TypeError):
             pass  # malformed: the cycle names it

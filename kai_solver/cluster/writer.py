@@ -1,8 +1,9 @@
 """Writes that can wait: statuses, events and notes on objects, in the background, few and late.
 
 A wish that is not yet written is replaced by a newer one for the same thing. Between two writes there is a pause, ten
-times as long while gangs are being bound. What fails for a while is tried again; what fails for good is dropped and
-counted: a report is lost, no action, and the next cycle reports again.
+times as long while gangs are being bound. Several threads may write, but never the same thing at once. What fails for a
+while is tried again; what fails for good is dropped and counted: a report is lost, no action, and the next cycle
+reports again.
 """
 
 import heapq
@@ -31,7 +32,8 @@ class Order(IntEnum):
     NOW = 0
     SOON = 1
     LATER = 2
-    LAST = 3
+    LATE = 3
+    LAST = 4
 
 
 Key = tuple[str, ...]
@@ -68,7 +70,7 @@ class Counts:
 
 @dataclass(slots=True)
 class Writer:
-    """Wishes and their writer: one thread calls `step` again and again; any thread may wish.
+    """Wishes and their writer: some threads call `step` again and again; any thread may wish.
 
     Attributes
     ----------
@@ -77,9 +79,9 @@ class Writer:
     busy
         Whether gangs are being bound: they come first.
     rate
-        The most writes a second.
+        The most writes a second, of all threads together.
     most
-        So many may wait; beyond it those that come last (`Order.LAST`) are dropped.
+        So many may wait; beyond it those that come late (`Order.LATE`, `Order.LAST`) are dropped.
     complain
         Called with wishes that were refused for good, each kind of refusal once.
     """
@@ -87,7 +89,7 @@ class Writer:
     fence: Callable[[], bool]
     busy: Callable[[], bool] = lambda: False
     rate: float = 100.0
-    most: int = 10_000
+    most: int = 20_000
     monotonic: Callable[[], float] = time.monotonic
     complain: Callable[[Key, ApiError], None] = lambda _key, _error: None
     counts: Counts = field(default_factory=Counts)
@@ -97,17 +99,29 @@ class Writer:
     _written_s: dict[Key, float] = field(default_factory=dict)
     _reported: set[tuple[str, str]] = field(default_factory=set)
     _numbers: "itertools.count[int]" = field(default_factory=itertools.count)
+    _writing: set[Key] = field(default_factory=set)
+    _held: set[Key] = field(default_factory=set)
+    """Keys whose newer wish waits until the older one is written."""
+    _next_s: float = float("-inf")
+    """When the next write is due."""
+    _rested_s: float = float("-inf")
+    """Until when a server that failed is left alone."""
     _failures: int = 0
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def __len__(self) -> int:
         return len(self._wishes)
 
+    @property
+    def is_behind(self) -> bool:
+        """Whether wishes are due that no thread has begun to write."""
+        return bool(self._ready)
+
     def wish(self, wish: Wish) -> None:
         """Write it when its turn comes, instead of an older one with this key."""
         with self._lock:
             known = self._wishes.get(wish.key)
-            if known is None and wish.order is Order.LAST and len(self._wishes) >= self.most:
+            if known is None and wish.order >= Order.LATE and len(self._wishes) >= self.most:
                 self.counts.dropped += 1
                 return
             self._wishes[wish.key] = wish
@@ -123,9 +137,18 @@ class Writer:
         """Write the next wish; seconds to pause before the next one, None where none is due."""
         if not self.fence():
             return _IDLE_S
+        if (rest_s := self._rested_s - self.monotonic()) > 0:
+            return rest_s
         wish = self._next()
         if wish is None:
             return None
+        try:
+            return self._written(wish)
+        finally:
+            self._release(wish.key)
+
+    def _written(self, wish: Wish) -> float:
+        """Write it; seconds to pause."""
         try:
             written = wish.act()
         except FenceError:
@@ -143,7 +166,13 @@ class Writer:
             self.counts.written += 1
             self._written_s[wish.key] = self.monotonic()
             self._forget()
-        return (_BUSY if self.busy() else 1) / self.rate
+            return self._pause_s((_BUSY if self.busy() else 1) / self.rate)
+
+    def _pause_s(self, least_s: float) -> float:
+        """Seconds until the next write is due: ``least_s`` after the one that was due last."""
+        now_s = self.monotonic()
+        self._next_s = max(self._next_s, now_s) + least_s
+        return self._next_s - now_s
 
     def drain(self, limit_s: float) -> None:
         """Write what is due without pauses, for at most ``limit_s`` seconds; a server that fails ends it."""
@@ -168,28 +197,51 @@ class Writer:
             while self._ready:
                 key = heapq.heappop(self._ready)[2]
                 wish = self._wishes.get(key)
-                if wish is not None and self._due_s(wish) > self.monotonic():
+                if wish is not None and key in self._writing:
+                    self._held.add(key)
+                elif wish is not None and self._due_s(wish) > self.monotonic():
                     heapq.heappush(self._later, (self._due_s(wish), next(self._numbers), key))
                 elif wish is not None:
+                    self._writing.add(key)
                     return self._wishes.pop(key)
         return None
+
+    def _release(self, key: Key) -> None:
+        """It is written: a newer wish with this key may follow."""
+        with self._lock:
+            self._writing.discard(key)
+            if key in self._held:
+                self._held.discard(key)
+                if key in self._wishes:
+                    self._queue(self._wishes[key])
 
     def _due_s(self, wish: Wish) -> float:
         last_s = self._written_s.get(wish.key)
         return float("-inf") if last_s is None else last_s + wish.every_s
 
     def _failed(self, wish: Wish, error: ApiError) -> float:
-        if not error.is_passing:
+        if error.is_passing:
+            self._again(wish)
+            return self._rest_s(error)
+        with self._lock:
             self.counts.refused += 1
             kind = (wish.key[0], error.reason)
-            if kind not in self._reported:
-                self._reported.add(kind)
-                self.complain(wish.key, error)
-            return 1 / self.rate
-        self._again(wish)
-        self._failures += 1
-        wait_s: float = _FIRST_WAIT_S * 2 ** min(self._failures, 10)
-        return min(LONGEST_WAIT_S, max(wait_s, error.retry_after_s or 0.0))
+            is_new = kind not in self._reported
+            self._reported.add(kind)
+            pause_s = self._pause_s(1 / self.rate)
+        if is_new:
+            self.complain(wish.key, error)
+        return pause_s
+
+    def _rest_s(self, error: ApiError) -> float:
+        """Seconds that the server is left alone, by all threads; writes that fail together count as one failure."""
+        with self._lock:
+            now_s = self.monotonic()
+            if now_s >= self._rested_s:
+                self._failures += 1
+                wait_s: float = _FIRST_WAIT_S * 2 ** min(self._failures, 10)
+                self._rested_s = now_s + min(LONGEST_WAIT_S, max(wait_s, error.retry_after_s or 0.0))
+            return self._rested_s - now_s
 
     def _again(self, wish: Wish) -> None:
         """It is tried again, unless there is a newer one by now."""

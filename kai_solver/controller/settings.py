@@ -333,10 +333,10 @@ class ControllerSettings(BaseSettings):
         "controller and pod-group controller write them.",
     )
     write_pod_groups: bool = Field(
-        default=False, description="Write a PodGroup for plain pods, too. This costs one more write for each of them."
+        default=True, description="Write a PodGroup for plain pods, too, as KAI does. Two more writes for each of them."
     )
     status_rate: float = Field(
-        default=100.0,
+        default=1000.0,
         ge=1,
         le=10_000,
         description="The most statuses and events a second. A tenth of it during bindings.",

@@ -17,7 +17,7 @@ from kai_solver.cluster.owner_resolver import (
     OwnerResolver,
     _is_turn,
 )
-from kai_solver.cluster.resources import JOBS, PODS, Resource
+from kai_solver.cluster.resources import JOBS, POD_GROUPS, PODS, Resource
 from kai_solver.cluster.store import Store
 
 MINE = Resource("example.org", "v1", "mines", "Mine")
@@ -149,6 +149,17 @@ def test_for_pods_of_others_and_with_a_pod_group_nothing_is_asked(more: dict[str
     assert world.seen() == ["p"]
     world.resolver.answer_all()
     assert world.api.asked == []
+
+
+def test_the_owners_of_pods_that_name_a_pod_group_of_ours_are_asked_for() -> None:
+    world = World(MINE)
+    annotations = {"kai-solver/created": "2026-01-01T00:00:00Z"}
+    world.pod("p", world.make(MINE, "m"), annotations={"pod-group-name": "pg"})
+    assert world.seen() == ["p"], "it is not known yet whose the PodGroup is"
+    world.store.replace(POD_GROUPS, [{"metadata": {"name": "pg", "namespace": "n", "annotations": annotations}}])
+    assert world.seen() == []
+    world.resolver.answer_all()
+    assert (world.seen(), world.owners()) == (["p"], {"m"})
 
 
 def test_a_missing_right_is_told_once_for_its_kind_and_asked_for_again_later(

@@ -31,8 +31,14 @@ class World:
 
         self.writer.wish(Wish((name,), act, order, every_s))
 
+    def step(self) -> float | None:
+        """One step, and its pause."""
+        pause_s = self.writer.step()
+        self.clock.now += pause_s or 0.0
+        return pause_s
+
     def all(self) -> list[str]:
-        while self.writer.step() is not None:
+        while self.step() is not None:
             pass
         return self.done
 
@@ -59,10 +65,10 @@ def test_pauses_are_longer_while_gangs_are_bound() -> None:
     world = World(rate=10.0)
     world.wish("a")
     world.wish("b")
-    assert world.writer.step() == 0.1
+    assert world.step() == pytest.approx(0.1)
     world.is_busy = True
-    assert world.writer.step() == 1.0
-    assert world.writer.step() is None
+    assert world.step() == pytest.approx(1.0)
+    assert world.step() is None
 
 
 def test_what_turns_out_to_be_needless_costs_no_pause() -> None:
@@ -95,10 +101,10 @@ def test_failures_that_pass_are_tried_again_ever_later_and_yield_to_newer_wishes
     world = World()
     world.faults = [ApiError(503, "Unavailable")] * 3
     world.wish("a", "old")
-    pauses = [world.writer.step() for _ in range(2)]
-    assert pauses == [0.4, 0.8]
+    pauses = [world.step() for _ in range(2)]
+    assert pauses == pytest.approx([0.4, 0.8])
     world.wish("a", "new")
-    assert world.writer.step() == 1.6
+    assert world.step() == pytest.approx(1.6)
     assert world.all() == ["new"]
 
 
@@ -106,7 +112,7 @@ def test_the_server_is_left_alone_for_as_long_as_it_asks() -> None:
     world = World()
     world.faults = [ApiError(429, "TooManyRequests", retry_after_s=7.0)]
     world.wish("a")
-    assert world.writer.step() == 7.0
+    assert world.step() == 7.0
     assert world.all() == ["a"]
 
 
@@ -133,6 +139,35 @@ def test_a_fault_of_our_own_spares_the_other_wishes() -> None:
     world.wish("b")
     assert world.all() == ["b"]
     assert told == ["AttributeError"]
+
+
+def test_a_newer_wish_waits_until_the_older_one_is_written() -> None:
+    world = World()
+
+    def slow() -> bool:
+        world.wish("a", "new")
+        world.wish("b")
+        for _ in range(2):  # other threads
+            world.writer.step()
+        world.done.append("old")
+        return True
+
+    world.writer.wish(Wish(("a",), slow))
+    assert world.all() == ["b", "old", "new"]
+
+
+def test_threads_that_fail_together_rest_once() -> None:
+    world = World()
+
+    def failing() -> bool:
+        world.writer.step()  # another thread, which fails meanwhile
+        raise ApiError(503, "Unavailable")
+
+    world.faults = [ApiError(503, "Unavailable")]
+    world.writer.wish(Wish(("a",), failing))
+    world.wish("b")
+    assert world.writer.step() == pytest.approx(0.4)
+    assert world.writer.step() == pytest.approx(0.4), "nothing is tried meanwhile"
 
 
 def test_nothing_is_written_without_leadership() -> None:

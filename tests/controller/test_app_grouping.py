@@ -101,14 +101,14 @@ def test_a_missing_right_to_read_an_owner_is_told_once_and_holds_nothing_up(
     assert capsys.readouterr().out.count("owners of this kind cannot be read") == 1
 
 
-def test_a_plain_pod_has_no_pod_group_unless_that_is_asked_for() -> None:
+def test_a_plain_pod_has_a_pod_group_unless_that_is_switched_off() -> None:
     api = cluster()
     containers = [{"name": "c", "resources": {"limits": {"nvidia.com/gpu": "1"}}}]
     spec = {"schedulerName": "kai-scheduler", "containers": containers}
     body = {"metadata": {"name": "p", "labels": {"kai.scheduler/queue": "q"}}, "spec": spec}
     api.create(PODS, "n", body)
-    with running(api):
+    with running(api, write_pod_groups=False):
         until(lambda: bound(api) == {"p"})
     assert api.page(POD_GROUPS).items == []
-    with running(api, write_pod_groups=True):
+    with running(api):
         until(lambda: len(api.page(POD_GROUPS).items) == 1)

@@ -26,6 +26,10 @@ def test_a_pod_that_waits_says_why_and_says_it_once(world: World) -> None:
     assert (condition["status"], condition["reason"]) == ("False", "Unschedulable")
     assert "MaxNodePoolResources" in condition["message"]
     assert world.events("p")["Unschedulable"] == condition["message"]
+    group = f"pg-p-{world.get(PODS, 'p')['metadata']['uid']}"
+    assert world.get(PODS, "p")["metadata"]["annotations"]["pod-group-name"] == group
+    assert all(group in note for note in world.round()), "only the PodGroup of its own is told, as it is there now"
+    assert world.get(POD_GROUPS, group)["status"]["schedulingConditions"]
     assert [world.round() for _ in range(3)] == [[], [], []]
 
 
@@ -59,7 +63,9 @@ def test_where_others_write_sums_everything_else_is_still_reported() -> None:
     assert not [note for note in told if "queues" in note]
 
 
-def test_a_bound_pod_without_a_pod_group_costs_its_binding_and_an_event(world: World) -> None:
+def test_a_bound_pod_without_a_pod_group_costs_its_binding_and_an_event() -> None:
+    world = World(write_pod_groups=False)
+    world.queue("q")
     world.node("a")
     world.pod("p")
     world.cycle()
@@ -393,6 +399,23 @@ def test_a_job_gets_a_pod_group_once_and_its_pods_know_its_name(world: World) ->
     cycle = world.cycle()
     assert [(gang.key, len(gang.pods)) for gang in cycle.snapshot.gangs] == [(f"n/{name}", 2)]
     assert [note for note in world.told() if "create" in note or "patch podgroups " in note] == []
+
+
+def test_pods_that_wait_have_the_name_of_their_pod_group_at_once(world: World) -> None:
+    world.node("a")
+    job = world.job("j", size=2, minimum=2)
+    told = world.round()
+    name = f"pg-j-{job['metadata']['uid']}"
+    assert told[0] == f"create podgroups {name}"
+    for pod in ("j-0", "j-1"):
+        assert world.get(PODS, pod)["metadata"]["annotations"]["pod-group-name"] == name
+    cycle = world.cycle()
+    assert [(gang.key, len(gang.pods)) for gang in cycle.snapshot.gangs] == [(f"n/{name}", 2)], "it is the same gang"
+    world.told()
+    assert [note for note in world.round() if "pods/status" in note] == []
+    world.node("b")
+    world.round()
+    assert world.get(PODS, "j-0")["spec"]["nodeName"]
 
 
 def test_pods_whose_group_is_not_written_yet_are_no_strangers(world: World) -> None:

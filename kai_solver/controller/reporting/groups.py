@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from kai_solver.cluster.api import Object
-from kai_solver.cluster.resources import POD_GROUPS
+from kai_solver.cluster.resources import POD_GROUPS, PODS
 from kai_solver.cluster.writer import Order
 from kai_solver.controller.loop import Cycle
 from kai_solver.controller.reporting import changes
@@ -45,6 +45,8 @@ class Groups:
     write_plain: bool = False
     sums: bool = True
     _pods: dict[str, tuple[Pod, ...]] = field(default_factory=dict)
+    _named: dict[str, tuple[Pod, ...]] = field(default_factory=dict)
+    """Pods of gangs that wait and whose PodGroups are ours: their annotations were looked at."""
     _own: dict[str, OwnGroup] = field(default_factory=dict)
 
     def writes(self, own: OwnGroup) -> bool:
@@ -53,10 +55,11 @@ class Groups:
 
     def cycle(self, cycle: Cycle, own: Mapping[str, OwnGroup]) -> None:
         """PodGroups to write, and gangs whose pods changed."""
+        waiting = {entry.gang for entry in cycle.plan.pending}
         for key, group in own.items():
             if self.writes(group) and self._own.get(key) is not group:
                 with barrier("reporting", key):
-                    self._keep(key, group)
+                    self._keep(key, group, Order.NOW if key in waiting else Order.LATER)
         self._own = dict(own)
         before, self._pods = self._pods, {gang.key: gang.pods for gang in cycle.snapshot.gangs}
         for gang in cycle.snapshot.gangs:
@@ -64,11 +67,29 @@ class Groups:
                 found = own.get(gang.key)
                 with barrier("reporting", gang.key):
                     self._report(cycle.snapshot, gang, may_come=found is None or self.writes(found))
+        before, self._named = self._named, {}
+        for gang in cycle.snapshot.gangs:
+            if gang.key in waiting and gang.key in own and self.writes(own[gang.key]):
+                self._named[gang.key] = gang.pods
+                if before.get(gang.key) != gang.pods:
+                    with barrier("reporting", gang.key):
+                        self._name(gang)
 
-    def _keep(self, key: str, group: OwnGroup) -> None:
+    def _name(self, gang: Gang) -> None:
+        """Pods that wait have the name of their PodGroup, as those that are bound get it with their binding.
+
+        Written by way of the status, which keeps annotations of pods, too: no right to change pods is needed. Pods of
+        subgroups lack the label that would have to go with it.
+        """
+        change = changes.annotated(names.POD_GROUP, gang.name)
+        for pod in gang.pods:
+            if pod.status is PodStatus.PENDING and pod.podset in ("default", pod.labels.get(names.SUBGROUP)):
+                self.context.statuses.patch(PODS, pod.key, change, topic="group", uid=pod.order[2])
+
+    def _keep(self, key: str, group: OwnGroup, order: Order) -> None:
         """Write it once, and after that only what its workload changed."""
         if self.context.pod_group(key) is None:
-            self.context.statuses.create(POD_GROUPS, self._started(key, group.document), order=Order.LATER)
+            self.context.statuses.create(POD_GROUPS, self._started(key, group.document), order=order)
             return
 
         def follow(stands: Object) -> Mapping[str, Any] | None:

@@ -35,7 +35,7 @@ class Placing:
         """Pods bound, pods that failed."""
         binds = tuple(Bind(placement.key, outcome.gang, placement.node) for placement in outcome.bound)
         for event in plan_events(_EMPTY, Plan(binds=binds), self.context.pool):
-            self.context.event(event, order=Order.LAST)
+            self.context.event(event, order=Order.LATE)
         for placement, why in outcome.failed:
             with barrier("reporting", placement.key):
                 self._not_bound(placement, why)

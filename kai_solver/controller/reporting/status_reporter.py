@@ -1,7 +1,8 @@
 """Status reporting: conditions, events, statuses, PodGroups. Few writes, late, and binds first.
 
-One thread of its own works out what to report and writes it, so that the loop only hands over what happened. Of several
-cycles that wait to be reported, evictions are taken from all of them, and everything else from the newest.
+One thread of its own works out what to report and writes it, so that the loop only hands over what happened. Other
+threads help to write where more is due than one can write. Of several cycles that wait to be reported, evictions are
+taken from all of them, and everything else from the newest.
 """
 
 import queue
@@ -25,6 +26,8 @@ from kai_solver.kubeobjects.grouping import OwnGroup
 from kai_solver.problem import Problem
 
 _IDLE_S = 0.5
+_HELPERS = 7
+"""Threads that help to write."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +62,7 @@ class StatusReporter:
     sums: bool = True
     _inbox: "queue.SimpleQueue[_Decided | GangBound | Evicted]" = field(default_factory=queue.SimpleQueue)
     _bell: threading.Event = field(default_factory=threading.Event)
+    _help: threading.Event = field(default_factory=threading.Event)
     _waiting: Waiting = field(init=False)
     _leaving: Leaving = field(init=False)
     _queues: Queues = field(init=False)
@@ -90,12 +94,30 @@ class StatusReporter:
 
     def run(self, stop: threading.Event) -> None:
         """Report until ``stop`` is set."""
+        helpers = [threading.Thread(target=self._write_along, args=(stop,), daemon=True) for _ in range(_HELPERS)]
+        for helper in helpers:
+            helper.start()
         while not stop.is_set():
             self._bell.clear()
             self.work_out()
+            if self.writer.is_behind:
+                self._help.set()
             pause_s = self.writer.step()
             if pause_s is None:
                 self._bell.wait(_IDLE_S)  # something happens, or what was put off is due
+            elif pause_s:
+                stop.wait(pause_s)
+        self._help.set()
+        for helper in helpers:
+            helper.join()
+
+    def _write_along(self, stop: threading.Event) -> None:
+        """Write whenever there is more to write than the reporting thread can."""
+        while not stop.is_set():
+            self._help.wait()
+            pause_s = self.writer.step()
+            if pause_s is None:
+                self._help.clear()
             elif pause_s:
                 stop.wait(pause_s)
 

@@ -16,7 +16,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from kai_solver.cluster.resources import NODES
+from kai_solver.cluster.resources import EVENTS, NODES, POD_GROUPS, Resource
 from tests.cluster.plane.checker import Checker, Pod
 from tests.cluster.plane.cluster import SPACE, Cluster, Replica, clear_work, install, pod
 from tests.cluster.plane.creator import create
@@ -99,6 +99,7 @@ def measured(cluster: Cluster, witness: Witness, parts: Sequence[str], sizes: Si
             before_s = _cpu_s(replica)
             yield from _burst(cluster, witness, "kai-scheduler", sizes.burst)
             used_s = _cpu_s(replica) - before_s
+            yield from _reports(cluster, witness, sizes.burst[1])
             yield (
                 "kai-scheduler: CPU of the controller and its solver, a pod",
                 f"{used_s / sizes.burst[1] * 1e3:.2f} ms",
@@ -135,6 +136,20 @@ def _burst(cluster: Cluster, witness: Witness, scheduler: str, size: tuple[int, 
     yield f"{scheduler}: {pods} one-GPU pods on {nodes} nodes, created within", f"{created_s - began_s:.1f} s"
     yield f"{scheduler}: bound at the last creation", str(sum(when_s <= created_s for when_s in ends_s))
     yield f"{scheduler}: all bound after the last creation", f"{max(ends_s) - created_s:.1f} s"
+
+
+def _reports(cluster: Cluster, witness: Witness, pods: int) -> Iterator[Row]:
+    """When each pod has the event of its binding, and its PodGroup."""
+    bound_s = max(when_s for name, when_s in witness.bound_s.items() if name.startswith("kai-scheduler-"))
+    for what, resource in (("events", EVENTS), ("PodGroups", POD_GROUPS)):
+        wait_for(f"{what} are there", lambda kind=resource: _about(cluster, kind) >= pods, LIMIT_S, 0.5)  # type: ignore[misc]
+        yield f"kai-scheduler: {pods} {what} after the last bind", f"{time.monotonic() - bound_s:.1f} s"
+
+
+def _about(cluster: Cluster, resource: Resource) -> int:
+    """PodGroups of the burst; of events, pods that are told to be scheduled."""
+    found = cluster.plane.api.page(resource, limit=100_000).items
+    return sum(resource == POD_GROUPS or item.get("reason") == "Scheduled" for item in found)
 
 
 def _bound(witness: Witness, prefix: str) -> int:

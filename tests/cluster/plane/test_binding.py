@@ -8,6 +8,7 @@ from kai_solver.cluster.resources import (
     BIND_REQUESTS,
     PERSISTENT_VOLUME_CLAIMS,
     PERSISTENT_VOLUMES,
+    POD_GROUPS,
     PODS,
     REPLICA_SETS,
     STORAGE_CLASSES,
@@ -26,6 +27,27 @@ def cluster(make_cluster: Make) -> Cluster:
     found = make_cluster(may_leave=lambda pod: str(pod["metadata"]["name"]).startswith("mover"))
     found.queues(research=16)
     return found
+
+
+# -- PodGroups -------------------------------------------------------------------------------------------------------
+
+
+def test_pods_that_wait_have_pod_groups_and_their_names_at_once(cluster: Cluster) -> None:
+    cluster.nodes(1, gpus=2)
+    cluster.controller()
+    cluster.job("gang", "research", 2, gpus=2)
+    cluster.pod("large", "research", gpus=4)
+
+    def named() -> set[str]:
+        pods = cluster.plane.api.page(PODS, namespace=SPACE, limit=1000).items
+        return {(found["metadata"].get("annotations") or {}).get("pod-group-name", "") for found in pods}
+
+    wait_for("all have names", lambda: "" not in named() and len(named()) == 2, 20.0)
+    groups = {item["metadata"]["name"] for item in cluster.plane.api.page(POD_GROUPS, limit=1000).items}
+    assert named() <= groups
+    assert cluster.stays_pending("gang", 2), "a name makes no other gang of it"
+    cluster.node("node-1", 2)
+    cluster.wait_bound(2, "gang")
 
 
 # -- volumes -----------------------------------------------------------------------------------------------------------
