@@ -58,7 +58,8 @@ class Outcome:
     pool
         Units of those that may be disturbed; None if no action disturbed anything.
     refusals
-        By gang and action, the last word of each action that was asked. ``asked``: the pods that it was asked for.
+        By gang and action, the last word of each action that was asked. ``asked``: the pods that it was asked for;
+        ``refused_at``: the ``version`` by then.
     consolidated
         Admissions for which others were moved; one that lost its places since may still be among them.
     stale
@@ -74,6 +75,7 @@ class Outcome:
     admissions: list[Admission] = field(default_factory=list)
     refusals: dict[int, dict[Action, Refusal]] = field(default_factory=dict)
     asked: dict[tuple[int, Action], tuple[int, ...]] = field(default_factory=dict)
+    refused_at: dict[tuple[int, Action], int] = field(default_factory=dict)
     consolidated: list[Admission] = field(default_factory=list)
     stale: list[int] = field(default_factory=list)
     stopped: bool = False
@@ -115,6 +117,7 @@ class Outcome:
     def refuse(self, gang: int, action: Action, refusal: Refusal, asked: Sequence[int] | None = None) -> None:
         """Note why ``action`` does nothing for ``gang``, which asked for the pods ``asked``."""
         self.refusals.setdefault(gang, {})[action] = refusal
+        self.refused_at[gang, action] = self.version
         if asked is not None:
             self.asked[gang, action] = tuple(asked)
 

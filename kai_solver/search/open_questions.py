@@ -24,6 +24,8 @@ from kai_solver.search.oracle import UNKNOWN, SolverActions
 
 Beside = Literal["earlier", "plan"]
 
+NEVER = -1
+
 Class = tuple[object, ...]
 """What gangs share that have one answer: the action, queue, priority, what they ask for, and what it costs."""
 
@@ -65,19 +67,23 @@ class OpenQuestions:
         }
         self._found: dict[Class, Refusal | None] = {}
         self._unanswered: set[Class] = set()
+        self._in_order = 0
+        """Gangs admitted here since the order began anew: those before the one that is asked for."""
 
     def run(self, is_late: Callable[[], bool], *, beside: Beside = "earlier") -> int:
         """Ask until no more gangs come in, or ``is_late`` ends it; how many were admitted.
 
-        ``beside``: what proofs hold beside: "plan" where nothing is admitted any more.
+        ``beside``: what proofs hold beside: "plan" where nothing is admitted any more. Else they hold beside the plan,
+        too, if gangs of later order came in since the action had its turn.
         """
         admitted, before = 0, -1
         while before < admitted:
-            before = admitted
+            before, self._in_order = admitted, 0
             order = self.order_type(self.state, self.gang_units, self._open())
             while not is_late() and (next_gang := order.pop()) is not None:
                 if self._admit(next_gang.allocation_unit, is_late, beside):
                     admitted += 1
+                    self._in_order += 1
                     order.refresh()
         return admitted
 
@@ -101,7 +107,8 @@ class OpenQuestions:
                 self._found.clear()
                 return True
             if refusal is not None and not unit.is_choice:
-                proof = replace(refusal.proof, beside=beside)
+                before = self.outcome.refused_at.get((unit.gang, action), NEVER) + self._in_order
+                proof = replace(refusal.proof, beside=beside if before == self.outcome.version else "plan")
                 self.outcome.refuse(unit.gang, action, replace(refusal, proof=proof), unit.pods)
         return False
 

@@ -157,3 +157,16 @@ def test_a_proof_says_beside_what_it_holds(child: CountingChild) -> None:
     again = Actions(build_problem(snapshot), (Action.ALLOCATE,), SolverActions(None, UNKNOWN)).run()
     OpenQuestions(again, (Action.ALLOCATE,), SolverActions(client, UNKNOWN)).run(lambda: False, beside="plan")
     assert again.refusals[0][Action.ALLOCATE].proof.beside == "plan"
+
+
+@pytest.mark.parametrize("low", [(), (of_cores("low", (20,), 2.0, priority=10),)])
+def test_a_proof_beside_a_gang_of_later_order_says_so(engine: Engine, low: tuple[Gang, ...]) -> None:
+    """The greedy does not find room for the urgent gang, and gives it to the other one."""
+    urgent = of_cores("urgent", PUZZLES[0] if low else (17, 17, 10, 10, 10), 1.0, priority=90)
+    plan = engine.cycle(racks(1, [urgent, *low]))
+    found = {pending.gang: pending.proof for pending in plan.pending}
+    if "ns/urgent" in found:
+        assert found["ns/urgent"].state == "proven"
+        assert found["ns/urgent"].beside == ("plan" if low else "earlier")
+    else:
+        assert [name for name, _ in plan.admitted] == ["ns/urgent"]
