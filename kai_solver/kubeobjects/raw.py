@@ -10,7 +10,7 @@ import orjson
 from kai_solver.errors import InputError, printable, shown
 from kai_solver.units import parse_duration_s, parse_quantity
 
-_FIRST_S, _LAST_S = -62_135_596_800.0, 253_402_300_799.0
+FIRST_S, LAST_S = -62_135_596_800.0, 253_402_300_799.0
 """The years 1 to 9999, beyond which there is no RFC 3339."""
 
 _TIMESTAMP = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?(Z|[+-]\d\d:\d\d)")
@@ -234,7 +234,7 @@ def parse_time_s(text: str) -> float | None:
 
 def format_time(stamp_s: float) -> str:
     """RFC 3339 time in UTC; fractions of a second only where there are some."""
-    moment = datetime.fromtimestamp(min(max(stamp_s, _FIRST_S), _LAST_S), tz=UTC)
+    moment = datetime.fromtimestamp(min(max(stamp_s, FIRST_S), LAST_S), tz=UTC)
     return moment.isoformat(timespec="microseconds" if moment.microsecond else "seconds").replace("+00:00", "Z")
 
 

@@ -68,7 +68,7 @@ class OpenQuestions:
         self._found: dict[Class, Refusal | None] = {}
         self._unanswered: set[Class] = set()
         self._in_order = 0
-        """Gangs admitted here since the order began anew: those before the one that is asked for."""
+        """Gangs admitted here since the order began again: those before the one that is asked for."""
 
     def run(self, is_late: Callable[[], bool], *, beside: Beside = "earlier") -> int:
         """Ask until no more gangs come in, or ``is_late`` ends it; how many were admitted.

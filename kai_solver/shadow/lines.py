@@ -8,7 +8,7 @@ import orjson
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PlainSerializer, TypeAdapter, ValidationError
 
 from kai_solver.errors import InputError
-from kai_solver.kubeobjects.raw import parse_time_s
+from kai_solver.kubeobjects.raw import FIRST_S, LAST_S, parse_time_s
 
 FORMAT = "kai-shadow/v1"
 
@@ -19,7 +19,9 @@ def time_text(stamp_s: float) -> str:
 
 
 def _time_s(value: object) -> object:
-    return parse_time_s(value) if isinstance(value, str) else value
+    """Epoch seconds, of a time that RFC 3339 cannot say the first or last that it can."""
+    found = parse_time_s(value) if isinstance(value, str) else value
+    return min(max(found, FIRST_S), LAST_S) if isinstance(found, int | float) else found
 
 
 Moment = Annotated[float, BeforeValidator(_time_s), PlainSerializer(time_text)]
@@ -201,7 +203,7 @@ def read_lines(raw: Iterable[bytes], name: str) -> Iterator[Line]:
             continue
         if not isinstance(document, dict) or document.get("format") != FORMAT:
             raise InputError(f"is not of the format {FORMAT}", file=name, field=where, cure=cure)
-        if document.get("kind") not in _KINDS:
+        if str(document.get("kind")) not in _KINDS:
             continue
         try:
             yield _LINES.validate_python(document)

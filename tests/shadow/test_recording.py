@@ -214,6 +214,18 @@ def test_after_a_line_that_was_cut_short_the_rest_can_be_read(tmp_path: Path, ke
     assert list(read_recording([tmp_path])) == [*kept, begun(1)]
 
 
+@pytest.mark.parametrize("stamp", ["0001-01-01T00:00:00+14:00", "9999-12-31T23:59:59-12:00", -1e30, 1e30])
+def test_times_at_the_ends_of_the_calendar_are_written_again(stamp: str | float) -> None:
+    line = orjson.dumps({"format": "kai-shadow/v1", "kind": "begin", "at": stamp})
+    (begin,) = read_lines([line], "f")
+    assert document_of(begin)["at"][:4] in ("0001", "9999")
+
+
+@pytest.mark.parametrize("kind", [["begin"], {}, None, 7])
+def test_a_kind_that_is_no_text_is_left_out(kind: Any) -> None:
+    assert list(read_lines([orjson.dumps({"format": "kai-shadow/v1", "kind": kind})], "f")) == []
+
+
 def test_a_last_line_cut_short_and_later_kinds_are_left_out() -> None:
     later = orjson.dumps({"format": "kai-shadow/v1", "kind": "weather"})
     begin = text_of(Begin(at=NOW_S)).encode()
