@@ -53,7 +53,7 @@ class Pace(Protocol):
     """When an action has to give way to the next."""
 
     def start(self, actions_left: int, *, may_yield: bool) -> None:
-        """An action begins; ``rungs_left`` counts it. ``may_yield``: it will be gone on with if it gives way early."""
+        """An action begins; ``actions_left`` counts it. ``may_yield``: it goes on later if it gives way early."""
         ...
 
     def attempted(self, *, served: bool) -> None:

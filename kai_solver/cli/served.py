@@ -1,5 +1,6 @@
 """Explanations of a running controller, asked for over HTTP."""
 
+import http.client
 import urllib.error
 import urllib.parse
 import urllib.request
@@ -61,7 +62,7 @@ def fetch(server: str, path: str, token_file: Path | None = None) -> bytes:
     except urllib.error.HTTPError as error:
         cure = _WITHOUT if error.code == 401 and not token else ""
         raise InputError(error.read().decode(errors="replace").strip() or str(error), cure=cure) from None
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, http.client.HTTPException) as error:
         reason = getattr(error, "reason", error)
         reason = getattr(reason, "strerror", None) or reason
         cure = f"Make its address of answers reachable: {FORWARD}"

@@ -102,7 +102,10 @@ def shadow(
         from kai_solver.cli.served import fetch
         from kai_solver.shadow.lines import read_lines
 
-        found = compare(read_lines(fetch(server, "/recording", token_file).splitlines(), server))
+        lines = list(read_lines(fetch(server, "/recording", token_file).splitlines(), server))
+        if not lines:
+            raise InputError("nothing is recorded yet", file=server, cure="Ask again when a cycle has ended")
+        found = compare(lines)
     else:
         with _folder(store) as folder:
             chosen = {"kubeconfig": kubeconfig, "context": context, "model": model, "budget": budget}

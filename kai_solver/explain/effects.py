@@ -36,12 +36,14 @@ def _effects(plan: Plan, gang: str, names: Mapping[str, str]) -> Iterator[Effect
     for nominated, found in _grouped(binds, lambda bind: bind.nominated):
         pods = tuple(bind.pod for bind in found)
         when = ", once capacity there is released" if nominated else ""
-        yield Effect("bound", pods, (), f"{_pods(pods)} get {_listed(bind.node for bind in found)}{when}")
+        yield Effect(
+            "bound", pods, (), f"{_pods(pods)} {_verb('get', pods)} {_listed(bind.node for bind in found)}{when}"
+        )
     moves = [move for move in plan.moves if move.gang == gang]
     for helps, own in _grouped(moves, lambda move: move.helps):
         pods = tuple(move.pod for move in own)
         where = f"from {_listed(move.source for move in own)} to {_listed(move.target for move in own)}"
-        yield Effect("moved", pods, helps, f"{_pods(pods)} move {where}{_for(helps, names)}")
+        yield Effect("moved", pods, helps, f"{_pods(pods)} {_verb('move', pods)} {where}{_for(helps, names)}")
     evictions = [eviction for eviction in plan.evictions if eviction.gang == gang]
     for (reason, helps), gone in _grouped(evictions, lambda eviction: (eviction.reason, eviction.helps)):
         pods = tuple(eviction.pod for eviction in gone)
@@ -64,6 +66,10 @@ def _grouped(entries: Iterable[T], key: Callable[[T], Any]) -> Iterator[tuple[An
 
 def _pods(pods: tuple[str, ...]) -> str:
     return "1 pod" if len(pods) == 1 else f"{len(pods):,} pods"
+
+
+def _verb(verb: str, pods: tuple[str, ...]) -> str:
+    return f"{verb}s" if len(pods) == 1 else verb
 
 
 def _listed(nodes: Iterable[str]) -> str:
