@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-OPTIONAL = ("usercaps", "stop")
+OPTIONAL = ("usercaps", "stop", "maintenance")
 """Rules that are found by name, each in a module of this room (`check/optional.py`)."""
 
 RULES = (

@@ -40,6 +40,8 @@ class Node:
         Its NUMA zones and their policy, where known.
     gpu_topology
         How its GPUs are linked, where it says so itself: a product of the library, or what ``nvidia-smi`` printed.
+    drain_at_s
+        Epoch seconds at which its pods have to be gone, for maintenance; None: never.
     """
 
     name: str
@@ -52,6 +54,7 @@ class Node:
     gpu_uuids: tuple[str, ...] = ()
     numa: NumaTopology | None = None
     gpu_topology: str = ""
+    drain_at_s: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

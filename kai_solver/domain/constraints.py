@@ -103,6 +103,8 @@ class Constraints(_Hashed):
         The pod's tenant, by the label of each domain that one tenant uses at a time.
     may_use_spares
         Nodes that domains keep free are open to the pod; said only where a topology keeps some.
+    closed_until_s
+        Nodes that are to be drained at this time or before (`Node.drain_at_s`) take no new pod like it; None: all do.
     """
 
     node_terms: tuple[tuple[NodeTerm, ...], ...] = ()
@@ -117,6 +119,7 @@ class Constraints(_Hashed):
     preferred_spread: tuple[SpreadConstraint, ...] = ()
     alone: tuple[Alone, ...] = ()
     may_use_spares: bool = False
+    closed_until_s: float | None = None
 
     def __hash__(self) -> int:
         """Computed once: with hundreds of terms it takes as long as a placement, and tables need it often."""

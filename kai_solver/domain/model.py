@@ -18,6 +18,7 @@ RULES = {
     "numa": "numa_zones",
     "usercaps": "user_caps",
     "stop": "stopped_queues",
+    "maintenance": "maintenance",
 }
 """Optional rules that ship, in the order in which they are asked: the name of each, which is that of its constraint
 family, and of its package (or module of one) ``kai_solver.rules.<package>``."""

@@ -140,6 +140,8 @@ class Pod:
         A controller makes another pod in its place when it is evicted. Only such pods are moved: others would be gone.
     claims_gpus
         Some of its claims have GPUs or slices of them, whichever pod pays. Known once ``claims.lower`` has run.
+    run_time_s
+        Seconds that it runs, at most, from its start; None: not known.
     """
 
     namespace: str
@@ -164,6 +166,7 @@ class Pod:
     wished: tuple[int, ...] = ()
     claims_gpus: bool = False
     is_replaced: bool = True
+    run_time_s: float | None = None
     key: str = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:

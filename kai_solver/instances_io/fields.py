@@ -76,6 +76,13 @@ def _moment(value: Any) -> Any:
     return value
 
 
+def _coming(value: Any) -> Any:
+    """Epoch seconds stay numbers; a duration such as ``2h`` stays text and means in so long."""
+    cure = 'Give epoch seconds, or in how long: "2h"'
+    _checked_seconds(value, "moment", cure)
+    return value
+
+
 def _seconds(value: Any) -> float:
     return _checked_seconds(value, "duration", 'Give seconds, or a duration: "10m"')
 
@@ -104,6 +111,7 @@ AmountOrUnlimited = Annotated[
 ]
 Mebibytes = Annotated[int, BeforeValidator(_said(_mebibytes), json_schema_input_type=_QuantityInput)]
 Moment = Annotated[Any, BeforeValidator(_said(_moment), json_schema_input_type=_QuantityInput)]
+Coming = Annotated[Any, BeforeValidator(_said(_coming), json_schema_input_type=_QuantityInput)]
 Seconds = Annotated[float, BeforeValidator(_said(_seconds), json_schema_input_type=_QuantityInput)]
 
 

@@ -52,7 +52,7 @@ from kai_solver.instances_io.native_write import native_from_snapshot
 from kai_solver.instances_io.native_zones import named_resources, topology
 from kai_solver.instances_io.validate import refuse_duplicates, sanitize
 from kai_solver.links import check_topology
-from kai_solver.units import GPU, MILLI, UNLIMITED, ResourceSchema
+from kai_solver.units import GPU, MILLI, UNLIMITED, ResourceSchema, parse_duration_s
 
 __all__ = ["NativeInstance", "load_native", "native_from_snapshot", "snapshot_from_native"]
 
@@ -165,6 +165,8 @@ class _Reader:
         numa = topology(doc.numa, self._schema, f"nodes.{doc.name}.numa")
         if doc.gpu_topology:
             check_topology(doc.gpu_topology, devices, f"{field}.gpuTopology")
+        said = doc.drain_at
+        drain_at_s = self._now_s + parse_duration_s(said) if isinstance(said, str) else self._moment(said)
         for index in range(doc.count):
             fill = _filler(index)
             labels = {fill(key): fill(value) for key, value in doc.labels.items()}
@@ -180,6 +182,7 @@ class _Reader:
                 doc.gpu_uuids,
                 numa,
                 doc.gpu_topology,
+                drain_at_s,
             )
 
     def _queue(self, doc: QueueDoc, index: int, usage: Mapping[str, Usage]) -> Queue:

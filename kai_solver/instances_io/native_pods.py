@@ -96,6 +96,7 @@ class PodReader:
                 claims=self.claims.keys(doc.claims, doc.claim_templates, home, name),
                 ready=doc.ready,
                 is_replaced=doc.replaced,
+                run_time_s=doc.run_time,
             )
 
     def _status(self, doc: PodDoc, status: PodStatus) -> PodStatus:

@@ -13,6 +13,7 @@ from kai_solver.instances_io.fields import (
     LARGEST_SECONDS,
     Amount,
     AmountOrUnlimited,
+    Coming,
     Mebibytes,
     Millis,
     MillisOrUnlimited,
@@ -62,6 +63,8 @@ class NodeDoc(Strict):
     """NUMA zones; without them nothing is aligned."""
     gpu_topology: str = ""
     """How its GPUs are linked: a product (``kai-solver devices --list``), or what ``nvidia-smi topo -m`` printed."""
+    drain_at: Coming = None
+    """When its pods have to be gone, for maintenance."""
 
 
 class SharesDoc(Strict):
@@ -310,6 +313,8 @@ class PodDoc(Strict):
     """Where it runs: healthy, for disruption budgets."""
     replaced: bool = True
     """A controller makes another pod in its place when it is evicted; else it is never moved."""
+    run_time: Seconds | None = Field(default=None, gt=0)
+    """How long it runs, at most; not given: not known."""
 
 
 class BudgetDoc(Strict):

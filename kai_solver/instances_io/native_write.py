@@ -75,7 +75,7 @@ def _extended(vector: Vector, schema: ResourceSchema) -> dict[str, int]:
 
 
 def _node(node: Node, schema: ResourceSchema) -> dict[str, Any]:
-    document = {
+    document: dict[str, Any] = {
         "name": node.name,
         "cpu": _core(node.allocatable[CPU]),
         "memory": node.allocatable[MEMORY],
@@ -85,6 +85,8 @@ def _node(node: Node, schema: ResourceSchema) -> dict[str, Any]:
         document["allocatableGpus"] = node.allocatable[GPU] // MILLI
     if not node.schedulable:
         document["schedulable"] = False
+    if node.drain_at_s is not None:
+        document["drainAt"] = node.drain_at_s
     return document | _present(
         gpus=node.gpus,
         gpuMemory=node.gpu_memory_mib,
@@ -220,6 +222,8 @@ def _pod(pod: Pod, schema: ResourceSchema, namespace: str = "default") -> dict[s
         document["ready"] = False
     if not pod.is_replaced:
         document["replaced"] = False
+    if pod.run_time_s is not None:
+        document["runTime"] = pod.run_time_s
     if pod.order != (0, 0.0, pod.name):
         document["order"] = list(pod.order)
     return (

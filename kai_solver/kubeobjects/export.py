@@ -101,8 +101,12 @@ def _node(node: Node, snapshot: Snapshot, settings: KubeSettings) -> Written:
 
 
 def _node_annotations(node: Node) -> dict[str, str]:
-    uuids = {names.OWN_GPU_UUIDS: ",".join(node.gpu_uuids)} if node.gpu_uuids else {}
-    return uuids | ({TOPOLOGY_ANNOTATION: node.gpu_topology} if node.gpu_topology else {})
+    annotations = {names.OWN_GPU_UUIDS: ",".join(node.gpu_uuids)} if node.gpu_uuids else {}
+    if node.gpu_topology:
+        annotations[TOPOLOGY_ANNOTATION] = node.gpu_topology
+    if node.drain_at_s is not None:
+        annotations[names.OWN_DRAIN_AT] = format_time(node.drain_at_s)
+    return annotations
 
 
 def _amounts(node: Node, schema: ResourceSchema) -> tuple[dict[str, int], dict[str, int]]:

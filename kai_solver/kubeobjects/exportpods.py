@@ -102,6 +102,8 @@ def _annotations(pod: Pod, gang: Gang | None) -> dict[str, str]:
             annotations[names.GPU_FRACTION_DEVICES] = str(pod.gpu.devices)
     if pod.gpu.row:
         annotations[ROW_ANNOTATION] = pod.gpu.row
+    if pod.run_time_s is not None:
+        annotations[names.OWN_RUN_TIME] = f"{pod.run_time_s:.9f}".rstrip("0").rstrip(".") + "s"
     if pod.devices:
         annotations[names.OWN_DEVICES] = ",".join(map(str, pod.devices))
     if pod.wished:

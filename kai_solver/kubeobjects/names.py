@@ -76,6 +76,12 @@ OWN_MAX_PODS_PER_NODE = "kai-solver/max-pods-per-node"
 OWN_MIN_NODES = "kai-solver/min-nodes"
 OWN_WORKLOAD = "kai-solver/workload"
 OWN_MAY_USE_SPARES = "kai-solver/may-use-spares"
+OWN_RUN_TIME = "kai-solver/run-time"
+"""On pods: how long they run, at most."""
+
+OWN_DRAIN_AT = "kai-solver/drain-at"
+"""On nodes: when their pods have to be gone."""
+
 OWN_CREATED = "kai-solver/created"
 """On PodGroups that we wrote: since when their gang is there, which is longer than they are."""
 

@@ -8,6 +8,7 @@ from kai_solver.domain.gpus import GPU_REPLICAS, MIG_STRATEGY, MIXED, SINGLE
 from kai_solver.domain.object_limits import MOST_GPUS
 from kai_solver.errors import InputError, printable
 from kai_solver.kubeobjects import names
+from kai_solver.kubeobjects.maintenance import read_drain_at_s
 from kai_solver.kubeobjects.notices import Notices, read_each
 from kai_solver.kubeobjects.objects import Object
 from kai_solver.kubeobjects.ownkeys import strays
@@ -38,6 +39,7 @@ class RawNode:
     schedulable: bool
     gpu_uuids: tuple[str, ...]
     gpu_topology: str = ""
+    drain_at_s: float | None = None
     strays: tuple[str, ...] = ()
 
     def finish(self, schema: ResourceSchema, numa: NumaTopology | None = None) -> Node:
@@ -54,6 +56,7 @@ class RawNode:
             gpu_uuids=self.gpu_uuids,
             numa=numa,
             gpu_topology=self.gpu_topology,
+            drain_at_s=self.drain_at_s,
         )
 
 
@@ -175,6 +178,7 @@ def _node(raw: Raw, settings: KubeSettings, notices: Notices) -> RawNode:
         schedulable=not raw.flag("spec.unschedulable") and _is_ready(raw),
         gpu_uuids=tuple(filter(None, uuids.split(","))),
         gpu_topology=_gpu_topology(name, annotations.get(TOPOLOGY_ANNOTATION, ""), gpus, notices),
+        drain_at_s=read_drain_at_s(annotations, f"Node {name}", notices),
         strays=strays(annotations, "Node"),
     )
 

@@ -24,7 +24,8 @@ HEEDED: Mapping[str, tuple[str, ...]] = {
     **dict.fromkeys((names.OWN_ONE_TENANT_AT, names.OWN_TENANT, names.OWN_SPARE_NODES), ("Topology",)),
     **dict.fromkeys(ANNOTATIONS, ("SchedulingShard", "Config")),
     ROW_ANNOTATION: _POD,
-    TOPOLOGY_ANNOTATION: ("Node",),
+    names.OWN_RUN_TIME: _POD,
+    **dict.fromkeys((TOPOLOGY_ANNOTATION, names.OWN_DRAIN_AT), ("Node",)),
     names.OWN_USAGE: ("Queue",),
 }
 """What users write: where each key is heeded, the foremost place first."""

@@ -10,6 +10,7 @@ from kai_solver.kubeobjects.bindings import Binding, binding_of
 from kai_solver.kubeobjects.claims import ClaimBook
 from kai_solver.kubeobjects.constraints import ConstraintReader, marks
 from kai_solver.kubeobjects.gpus import gpu_groups, gpu_request, with_row
+from kai_solver.kubeobjects.maintenance import read_run_time_s
 from kai_solver.kubeobjects.nodes import NodeReading
 from kai_solver.kubeobjects.notices import Notices
 from kai_solver.kubeobjects.ownkeys import strays
@@ -60,6 +61,7 @@ class RawPod:
     strays: tuple[str, ...] = ()
     unproven: bool = False
     is_replaced: bool = False
+    run_time_s: float | None = None
     key: str = field(init=False, repr=False, compare=False)
     """``namespace/name``."""
 
@@ -92,6 +94,7 @@ class RawPod:
             ready=self.ready,
             wished=self.wished,
             is_replaced=self.is_replaced,
+            run_time_s=self.run_time_s,
         )
 
 
@@ -199,6 +202,7 @@ class PodReader:
             strays=strays(annotations, "Pod"),
             unproven=unproven,
             is_replaced=_has_controller(raw),
+            run_time_s=_run_time_s(raw, annotations, f"Pod {namespace}/{name}", self.notices),
         )
 
     def _constraints(
@@ -352,6 +356,14 @@ def _node(raw: Raw, status: PodStatus, binding: Binding | None) -> str:
     if not status.holds_resources:
         return ""
     return raw.text("spec.nodeName") or (binding.node if binding else "")
+
+
+def _run_time_s(raw: Raw, annotations: Mapping[str, str], name: str, notices: Notices) -> float | None:
+    """Seconds that the pod runs, at most: to its deadline, or less if it says so."""
+    deadline_s = raw.integer("spec.activeDeadlineSeconds")
+    stated_s = read_run_time_s(annotations, name, notices)
+    found = [seconds for seconds in (deadline_s, stated_s) if seconds]
+    return float(min(found)) if found else None
 
 
 def _ready(raw: Raw, status: PodStatus) -> bool:

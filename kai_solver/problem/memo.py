@@ -15,6 +15,7 @@ from kai_solver.predicates import NodePredicates
 from kai_solver.problem.fabric import Graphs, uneven_graphs
 from kai_solver.problem.kinds import Kinds
 from kai_solver.problem.known_pods import KnownPods
+from kai_solver.problem.maintenance import Maintenance
 from kai_solver.problem.node_table import NodeTable, survey
 from kai_solver.problem.occupancy import Occupancy
 from kai_solver.problem.rules import installed_rules
@@ -40,14 +41,15 @@ class Memo:
         self._tenants: tuple[KnownPods, Occupancy] | None = None
         self._graphs: tuple[NodeTable, Graphs] | None = None
         self._tenancy = Tenancy()
+        self._maintenance = Maintenance()
 
     def clear(self) -> None:
         """Drop everything: an error may have left it half changed."""
         self.__dict__.update(Memo().__dict__)
 
     def ruled(self, snapshot: Snapshot) -> Snapshot:
-        """``snapshot`` with what topologies say of tenants and of spare nodes as rules of its pods."""
-        return self._tenancy.written(snapshot)
+        """``snapshot`` with what topologies and nodes say of tenants, spares and maintenance as rules of its pods."""
+        return self._maintenance.written(self._tenancy.written(snapshot))
 
     def node_table(self, snapshot: Snapshot) -> NodeTable:
         """The nodes of ``snapshot``."""

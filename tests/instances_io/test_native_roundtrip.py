@@ -102,6 +102,7 @@ def pods(draw: st.DrawFn, name: str, podsets: tuple[str, ...]) -> Pod:
         podset=draw(st.sampled_from(podsets)),
         node=draw(st.sampled_from(NODES)) if holds else "",
         gpu_groups=draw(st.sampled_from([(), ("group-1",)])),
+        run_time_s=draw(st.none() | st.floats(1e-3, 1e7)),
         nominated_node=draw(st.sampled_from(("", *NODES))),
         quota_gpu_milli=draw(st.integers(0, 9)) * MILLI,
         constraints=draw(constraints),
@@ -204,6 +205,7 @@ def nodes(draw: st.DrawFn, name: str) -> Node:
         gpu_uuids=draw(st.sampled_from([(), ("GPU-1", "GPU-2")])),
         numa=draw(st.none() | topologies()),
         gpu_topology="dgx1-v100-8" if gpus == 8 else "",
+        drain_at_s=draw(st.none() | st.floats(0, 4e9)),
     )
 
 

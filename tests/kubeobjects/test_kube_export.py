@@ -108,6 +108,7 @@ def pods(draw: st.DrawFn, name: str, podsets: list[str]) -> Pod:
         node="n0" if status.holds_resources else "",
         devices=draw(st.sampled_from([(), (0,), (3, 1)])),
         gpu_groups=groups,
+        run_time_s=draw(st.sampled_from([None, 90.0, 7200.5])),
         nominated_node=draw(st.sampled_from(["", "n1"])),
         quota_gpu_milli=1000 * mig,
         constraints=draw(constraints),
@@ -168,6 +169,7 @@ def snapshots(draw: st.DrawFn) -> Snapshot:
             schedulable=draw(st.booleans()),
             gpu_uuids=draw(st.sampled_from([(), ("GPU-1", "GPU-2")])),
             gpu_topology="dgx1-v100-8" if gpus == 8 else "",
+            drain_at_s=draw(moments),
         )
         for index in range(2)
     )

@@ -331,6 +331,13 @@ def stopping(setting: str) -> Snapshot:
     return a_cluster(THREE_NODES, [a_gang("w", 1)], queue, other)
 
 
+def in_maintenance(run_time_s: float) -> Snapshot:
+    """One pod waits that runs so long; the only node is drained in an hour."""
+    snapshot = a_cluster([replace(a_node("n0", 1), drain_at_s=1000.0 + 3600.0)], [a_gang("w", 1)])
+    gangs = (replace(g, pods=tuple(replace(p, run_time_s=run_time_s) for p in g.pods)) for g in snapshot.gangs)
+    return replace(snapshot, gangs=tuple(gangs))
+
+
 def beside_one(gpus: int) -> Snapshot:
     """The first of so many GPUs is held; of five, no two in a row are left beside the two that are aligned."""
     waiting = in_rows(a_gang("w", 2, 2), "aligned", "contiguous")
@@ -396,6 +403,7 @@ ALLOWED: dict[str, Case] = {
     "spares": Case(keeping(a_cluster(THREE_NODES, [a_gang("w", 1, 1)])), Action.ALLOCATE),
     "usercaps": Case(capped(2), Action.ALLOCATE),
     "stop": Case(stopping(""), Action.ALLOCATE),
+    "maintenance": Case(in_maintenance(3600.0), Action.ALLOCATE),
     "gpurows": Case(beside_one(6), Action.ALLOCATE),
 }
 
@@ -461,6 +469,7 @@ FORBIDDEN: dict[str, Case] = {
     "spares": Case(keeping(a_cluster(THREE_NODES[:2], [a_gang("w", 1, 1)])), Action.ALLOCATE),
     "usercaps": Case(capped(1), Action.ALLOCATE),
     "stop": Case(stopping("hold"), Action.ALLOCATE),
+    "maintenance": Case(in_maintenance(3601.0), Action.ALLOCATE),
     "gpurows": Case(beside_one(5), Action.ALLOCATE),
 }
 

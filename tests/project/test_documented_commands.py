@@ -28,6 +28,7 @@ ELSEWHERE = {
     r"kubectl .*port-forward|curl ": "tests/controller/serving",
     r"kubectl get .*\| kai-solver solve -": "tests/cli/test_cli_process.py",
     r"kubectl .*(scale|wait|delete|OPERATOR)|helm upgrade": "tests/cluster/plane/test_hand_over.py",
+    r"kubectl annotate node gpu-7 kai-solver/drain-at": "tests/kubeobjects/test_kube_maintenance.py",
     r"kubectl annotate queue": "tests/controller/test_queue_hold.py",
     r"kubectl (apply|create) -f deploy/": "tests/cluster/plane/test_quick_start.py",
     r"kubectl .*(get|logs|label|create (namespace|token|clusterrolebinding))": "tests/cluster/plane/test_install.py",

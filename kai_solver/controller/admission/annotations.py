@@ -6,13 +6,14 @@ from kai_solver.controller.admission.verdict import Verdict
 from kai_solver.domain import GpuRequest
 from kai_solver.kubeobjects.domains import read_may_use_spares
 from kai_solver.kubeobjects.gpus import with_row
+from kai_solver.kubeobjects.maintenance import read_run_time_s
 from kai_solver.kubeobjects.notices import Notices
 from kai_solver.kubeobjects.ownkeys import stray_text, strays
 from kai_solver.kubeobjects.placements import read_placement
 from kai_solver.kubeobjects.raw import Raw
 
 _OF_WORK = (read_placement, read_may_use_spares)
-_READERS = {"Pod": _OF_WORK, "PodGroup": _OF_WORK}
+_READERS = {"Pod": (*_OF_WORK, read_run_time_s), "PodGroup": _OF_WORK}
 
 
 def own_annotations(raw: Raw, kind: str) -> Verdict:
