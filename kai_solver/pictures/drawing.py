@@ -25,6 +25,7 @@ _STYLE: Any = {
     "svg.fonttype": "none",  # text can be searched, copied and translated
     "font.family": "sans-serif",
     "font.sans-serif": ["DejaVu Sans", "Verdana", "Helvetica", "Arial"],
+    "text.parse_math": False,  # names may have a $
     "font.size": 11,
     "text.color": INK,
     "axes.labelcolor": INK,

@@ -30,6 +30,14 @@ def test_a_figure_has_a_title_and_text_that_can_be_searched(tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize("ending", ["svg", "png"])
+def test_names_with_signs_of_formulas_are_drawn_as_they_are(ending: str, tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib")
+    file, name = tmp_path / f"odd.{ending}", "a$x^^$b"
+    draw(file, (4, 3), "title", lambda figure: figure.subplots().set_title(name), DATA)
+    assert ending == "png" or name in file.read_text()
+
+
+@pytest.mark.parametrize("ending", ["svg", "png"])
 def test_the_same_figure_is_the_same_file(ending: str, tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
     files = [tmp_path / f"{name}.{ending}" for name in "ab"]
