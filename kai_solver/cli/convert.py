@@ -1,5 +1,6 @@
 """``kai-solver convert``: from any readable form to the project's own, to a KAI snapshot, to Kubernetes YAML."""
 
+from dataclasses import replace
 from enum import Enum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -98,9 +99,13 @@ def _content(snapshot: "Snapshot", form: Form, output: Path, *, quiet: bool) -> 
     from kai_solver.kubeobjects import KubeSettings, export_kai_snapshot, objects_from_snapshot
 
     settings = KubeSettings(policy=snapshot.policy)
-    objects = objects_from_snapshot(snapshot, settings)
     if form is Form.SNAPSHOT:
-        return export_kai_snapshot(objects, settings)
+        from kai_solver.instances_io.seated import reservation_pods, seated
+
+        snapshot = seated(snapshot)
+        objects = objects_from_snapshot(snapshot, settings)
+        return export_kai_snapshot(replace(objects, pods=objects.pods + reservation_pods(snapshot)), settings)
+    objects = objects_from_snapshot(snapshot, settings)
     return _manifests(objects, snapshot, output, quiet=quiet)
 
 

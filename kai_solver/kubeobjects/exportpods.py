@@ -87,12 +87,15 @@ def binding_object(pod: Pod) -> Written | None:
         return None
     owner = {"apiVersion": "v1", "kind": "Pod", "name": pod.name, "uid": pod.order[2]}
     metadata = {"name": pod.name, "namespace": pod.namespace, "ownerReferences": [owner]}
-    groups = {"selectedGPUGroups": list(pod.gpu_groups)} if pod.gpu_groups else {}
+    groups: Written = {"receivedResourceType": "Fraction" if pod.gpu.is_shared else "Regular"}
+    groups |= {"selectedGPUGroups": list(pod.gpu_groups)} if pod.gpu_groups else {}
     return {"metadata": metadata, "spec": {"podName": pod.name, "selectedNode": pod.node, **groups}}
 
 
 def _annotations(pod: Pod, gang: Gang | None) -> dict[str, str]:
     annotations = {names.POD_GROUP: gang.name} if gang else {}
+    if gang and pod.node and pod.status is not PodStatus.BINDING:
+        annotations[names.RECEIVED_TYPE] = "Fraction" if pod.gpu.is_shared else "Regular"
     if pod.gpu.is_shared:
         if pod.gpu.memory_mib:
             annotations[names.GPU_MEMORY] = str(pod.gpu.memory_mib)

@@ -29,6 +29,41 @@ _NOTED = (names.LAST_START, names.STALE_SINCE)
 
 _OF_CONTAINERS = ("startedAt", "finishedAt")
 
+_PLUGINS = (
+    "predicates",
+    "proportion",
+    "priority",
+    "elastic",
+    "kubeflow",
+    "ray",
+    "nodeavailability",
+    "gpusharingorder",
+    "gpupack",
+    "resourcetype",
+    "subgrouporder",
+    "taskorder",
+    "nominatednode",
+    "dynamicresources",
+    "nodeplacement",
+    "minruntime",
+    "topology",
+    "snapshot",
+    "sg-nodelocalgreedy",
+    "sg-multinodegang",
+)
+"""Plugins of a running KAI in their order, the victim generators last; one that is not named is off."""
+
+_BUDGETS = {
+    "maxActionSearchDuration": {"default": "5m0s"},
+    "maxJobSearchDuration": "4m0s",
+    "minJobSearchDuration": "0s",
+    "maxGeneratorSearchDuration": {"MultiNodeGang": "2m0s", "NodeLocalGreedy": "30s", "default": "2m0s"},
+}
+"""How long KAI searches for victims: its defaults, which nothing here looks at."""
+
+_PERIOD_S, _STATUS_WORKERS = 1.0, 5
+"""KAI's defaults for what a running scheduler has and a decision does not need."""
+
 _EPOCH = (1980, 1, 1, 0, 0, 0)
 _NANOSECONDS = 1e9
 
@@ -152,30 +187,28 @@ def _members(objects: RawObjects) -> dict[str, list[Object]]:
 
 
 def _config(settings: KubeSettings) -> dict[str, Any]:
+    """Actions, all plugins in KAI's order, and budgets, as a running KAI writes them."""
     policy = settings.policy
+    arguments: dict[str, dict[str, str]] = {
+        "proportion": {
+            "kValue": repr(policy.k_value),
+            "relcaimerSaturationMultiplier": repr(policy.saturation_multiplier),
+        },
+        "nodeplacement": {"gpu": policy.gpu_placement, "cpu": policy.cpu_placement},
+        "minruntime": {
+            "defaultReclaimMinRuntime": _go_duration(policy.reclaim_min_runtime_s),
+            "defaultPreemptMinRuntime": _go_duration(policy.preempt_min_runtime_s),
+            "reclaimResolveMethod": policy.reclaim_resolve,
+        },
+        "numa": _numa_arguments(settings),
+    }
+    sharing = "gpuspread" if policy.gpu_sharing_placement == "spread" else "gpupack"
+    names_of_plugins = [sharing if name == "gpupack" else name for name in _PLUGINS] + ["numa"] * settings.numa
     plugins = [
-        {"name": "nodeplacement", "arguments": {"gpu": policy.gpu_placement, "cpu": policy.cpu_placement}},
-        {"name": "gpuspread" if policy.gpu_sharing_placement == "spread" else "gpupack"},
-        {
-            "name": "proportion",
-            "arguments": {
-                "kValue": repr(policy.k_value),
-                "relcaimerSaturationMultiplier": repr(policy.saturation_multiplier),
-            },
-        },
-        {
-            "name": "minruntime",
-            "arguments": {
-                "defaultReclaimMinRuntime": _go_duration(policy.reclaim_min_runtime_s),
-                "defaultPreemptMinRuntime": _go_duration(policy.preempt_min_runtime_s),
-                "reclaimResolveMethod": policy.reclaim_resolve,
-            },
-        },
+        {"name": name, **({"arguments": arguments[name]} if name in arguments else {})} for name in names_of_plugins
     ]
-    if settings.numa:
-        plugins.append({"name": "numa", "arguments": _numa_arguments(settings)})
     actions = "allocate, consolidation, reclaim, preempt, stalegangeviction"
-    return {"actions": actions, "tiers": [{"plugins": plugins}]}
+    return {"actions": actions, "tiers": [{"plugins": plugins}], "scenarioSearchBudgets": _BUDGETS}
 
 
 def _numa_arguments(settings: KubeSettings) -> dict[str, str]:
@@ -191,9 +224,12 @@ def _parameters(settings: KubeSettings) -> dict[str, Any]:
         "restrictSchedulingNodes": policy.restrict_node_scheduling,
         "partitionParams": {"NodePoolLabelKey": settings.node_pool_key, "NodePoolLabelValue": settings.node_pool},
         "maxNumberConsolidationPreemptees": policy.max_consolidation_gangs,
+        "useSchedulingSignatures": True,
         "fullHierarchyFairness": policy.full_hierarchy,
         "allowConsolidatingReclaim": policy.consolidating_reclaim,
+        "numOfStatusRecordingWorkers": _STATUS_WORKERS,
         "globalDefaultStalenessGracePeriod": round(policy.staleness_grace_s * _NANOSECONDS),
+        "schedulePeriod": round(_PERIOD_S * _NANOSECONDS),
         "stuckInReleasingThreshold": round(policy.stuck_in_releasing_s * _NANOSECONDS),
         "queueLabelKey": settings.queue_label_key,
     }
