@@ -81,7 +81,7 @@ class Writer:
     rate
         The most writes a second, of all threads together.
     most
-        So many may wait; beyond it those that come late (`Order.LATE`, `Order.LAST`) are dropped.
+        So many may wait; beyond it events and sums (`Order.LATER`, `Order.LAST`) are dropped.
     complain
         Called with wishes that were refused for good, each kind of refusal once.
     """
@@ -121,7 +121,7 @@ class Writer:
         """Write it when its turn comes, instead of an older one with this key."""
         with self._lock:
             known = self._wishes.get(wish.key)
-            if known is None and wish.order >= Order.LATE and len(self._wishes) >= self.most:
+            if known is None and wish.order in (Order.LATER, Order.LAST) and len(self._wishes) >= self.most:
                 self.counts.dropped += 1
                 return
             self._wishes[wish.key] = wish

@@ -59,7 +59,7 @@ class Groups:
         for key, group in own.items():
             if self.writes(group) and self._own.get(key) is not group:
                 with barrier("reporting", key):
-                    self._keep(key, group, Order.NOW if key in waiting else Order.LATER)
+                    self._keep(key, group, Order.NOW if key in waiting else Order.LATE)
         self._own = dict(own)
         before, self._pods = self._pods, {gang.key: gang.pods for gang in cycle.snapshot.gangs}
         for gang in cycle.snapshot.gangs:

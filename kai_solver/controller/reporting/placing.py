@@ -5,7 +5,6 @@ from dataclasses import dataclass, field
 from kai_solver.cluster.binding import GangBound, Placement
 from kai_solver.cluster.resources import POD_GROUPS, PODS
 from kai_solver.cluster.statuses import Change, condition_of
-from kai_solver.cluster.writer import Order
 from kai_solver.controller.loop import Cycle
 from kai_solver.controller.reporting import changes
 from kai_solver.controller.reporting.context import ReportContext
@@ -35,7 +34,7 @@ class Placing:
         """Pods bound, pods that failed."""
         binds = tuple(Bind(placement.key, outcome.gang, placement.node) for placement in outcome.bound)
         for event in plan_events(_EMPTY, Plan(binds=binds), self.context.pool):
-            self.context.event(event, order=Order.LATE)
+            self.context.event(event)
         for placement, why in outcome.failed:
             with barrier("reporting", placement.key):
                 self._not_bound(placement, why)
