@@ -26,5 +26,7 @@ def _held(gang: Gang, wanted: SelectorIndex) -> Gang:
 
 
 def _pinned(pod: Pod) -> Pod:
-    here = ((Requirement(_NODE_NAME, "In", (pod.node,)),),)
-    return replace(pod, constraints=replace(pod.constraints, node_terms=(*pod.constraints.node_terms, here)))
+    here, terms = Requirement(_NODE_NAME, "In", (pod.node,)), pod.constraints.node_terms
+    if any(all(here in alternative for alternative in entry) for entry in terms):
+        return pod  # it came from an export of what was held already
+    return replace(pod, constraints=replace(pod.constraints, node_terms=(*terms, ((here,),))))
