@@ -308,5 +308,5 @@ def test_no_configuration_says_what_to_do(tmp_path: Path, monkeypatch: pytest.Mo
         connect(str(tmp_path / "none"))
     broken = tmp_path / "broken"
     broken.write_text("[]")
-    with pytest.raises(InputError, match="--kubeconfig"):
+    with pytest.raises(InputError, match="is not a kubeconfig file"):
         connect(str(broken))

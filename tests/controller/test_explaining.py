@@ -81,7 +81,7 @@ def asked() -> Iterator[Asked]:
     pod(api, "runs")
     pod(api, "waits", gpus=9)
     newest = Newest()
-    with capture_logs(), running(api, (newest,), answers_bind_address=f"127.0.0.1:{port}"):
+    with capture_logs(), running(api, (newest,), write_pod_groups=False, answers_bind_address=f"127.0.0.1:{port}"):
         found = Asked(api, f"http://127.0.0.1:{port}", newest)
         until(lambda: bound(api) == {"runs"} and found.says("?pod=waits")[0] == 200)
         yield found

@@ -45,6 +45,7 @@ from kai_solver.predicates import NodePredicates
 from kai_solver.problem import Memo, Problem, build_problem
 from kai_solver.problem.rules import RuleFacts
 from kai_solver.problem.shapes import ShapeTable
+from kai_solver.rules.maintenance.problem import DrainTimes
 from kai_solver.rules.numa_zones.table import ZoneTable
 from kai_solver.units import MILLI, ResourceSchema
 
@@ -104,6 +105,7 @@ POD: dict[str, Change] = {
     "ready": one_of(True, False),
     "wished": one_of((), (1,), (1, 2)),
     "is_replaced": one_of(True, False),
+    "run_time_s": one_of(None, 60.0, 7200.0),
 }
 GANG: dict[str, Change] = {
     "namespace": one_of("ns", "other"),
@@ -142,6 +144,7 @@ NODE: dict[str, Change] = {
     "gpu_uuids": one_of((), ("u0", "u1", "u2", "u3")),
     "numa": one_of(None, ZONES),
     "gpu_topology": one_of("", "a100-pcie-nvlink-pairs-4"),
+    "drain_at_s": one_of(None, 100.0, 3600.0),
 }
 QUEUE: dict[str, Change] = {
     "name": one_of(*LEAVES, "d"),
@@ -300,6 +303,8 @@ def plain(value: Any) -> Any:
         return [(plain(key), plain(entry)) for key, entry in value.items()]
     if isinstance(value, list | tuple):
         return [plain(entry) for entry in value]
+    if isinstance(value, DrainTimes):
+        return plain(value.at_s)
     if isinstance(value, RuleFacts | ZoneTable):
         return plain(vars(value))
     if is_dataclass(value) and not isinstance(value, Snapshot | Gang | Pod | Node | Queue | type):

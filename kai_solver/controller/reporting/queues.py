@@ -54,10 +54,11 @@ class Queues:
         self._without = {key: why for key, (_, why) in without.items()}
 
     def _report_without(self, gang: Gang, why: str) -> None:
-        """An event on its PodGroup, else on its pods that run."""
+        """An event on its PodGroup, else on its pods that run; on both for a plain pod, whose PodGroup is ours."""
         if self.context.pod_group(gang.key) is not None:
             self.context.report_gang(gang.key, "Warning", REASON, f"{why}. {WITHOUT}")
-            return
+            if len(gang.pods) > 1:
+                return
         for pod in gang.pods:
             if pod.status.is_active:
                 self.context.events.report(self.context.about_pod(pod.key), "Warning", REASON, f"{why}. {WITHOUT}")
