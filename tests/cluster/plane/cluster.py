@@ -105,6 +105,18 @@ def install(plane: Plane) -> None:
     wait_for("the CRDs are served", lambda: {QUEUES, POD_GROUPS, TOPOLOGIES} <= plane.api.installed())
     for one in [one for one in found if one["kind"] not in ("CustomResourceDefinition", "Queue")]:
         plane.api.create(_INSTALLED[one["kind"]], str(meta(one).get("namespace", "")), one)
+    wait_for("admission knows the priority classes", lambda: _admits(plane, "train"))
+
+
+def _admits(plane: Plane, priority_class: str) -> bool:
+    """Whether pods of the class are accepted: the API server learns of a new class after a moment."""
+    spec = {"containers": [{"name": "c", "image": "c"}], "priorityClassName": priority_class}
+    try:
+        plane.api.create(PODS, SPACE, {"metadata": {"name": "first"}, "spec": spec})
+    except ApiError:
+        return False
+    plane.api.delete(PODS, SPACE, "first", grace_s=0)
+    return True
 
 
 def grant(plane: Plane, part: str) -> None:
