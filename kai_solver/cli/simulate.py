@@ -36,7 +36,7 @@ def simulate(
         typer.Option("--seed", metavar="N", min=0, help="Seed of all random numbers; default: the scenario's."),
     ] = None,
     parquet: Annotated[
-        bool, typer.Option("--parquet", help="Write parquet beside CSV; needs polars (kai-solver[parquet]).")
+        bool, typer.Option("--parquet", help="Write parquet beside CSV; needs polars (kai-solver[experiments]).")
     ] = False,
     input_limit: InputLimit = None,
     as_json: AsJson = False,
@@ -60,7 +60,7 @@ def simulate(
     from kai_solver.lab.simulate import has_parquet, load_scenario, summarize, write_tables
 
     if parquet and not has_parquet():
-        cure = "Install it (pip install 'kai-solver[parquet]'), or do without: CSV is always written"
+        cure = "Install it (pip install 'kai-solver[experiments]'), or do without: CSV is always written"
         raise InputError("needs polars, which is not installed", field="--parquet", cure=cure)
     loaded = load_scenario(scenario, seed=seed, limits=parse_limits(input_limit))
     results = _replay_all(loaded, _names(policies), budget, output, quiet=quiet)

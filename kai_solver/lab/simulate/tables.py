@@ -59,7 +59,7 @@ TABLES: dict[str, type[Any]] = {
 
 
 def has_parquet() -> bool:
-    """Whether polars is installed (``pip install kai-solver[parquet]``)."""
+    """Whether polars is installed (``pip install kai-solver[experiments]``)."""
     return importlib.util.find_spec("polars") is not None
 
 
@@ -72,7 +72,7 @@ def write_tables(results: Sequence[Result], folder: Path, *, parquet: bool = Fal
         The folder cannot be written, or parquet is wanted and polars is not installed.
     """
     if parquet and not has_parquet():
-        cure = "Install it (pip install 'kai-solver[parquet]'), or do without --parquet: CSV is always written"
+        cure = "Install it (pip install 'kai-solver[experiments]'), or do without --parquet: CSV is always written"
         raise InputError("parquet needs polars, which is not installed", field="--parquet", cure=cure)
     try:
         folder.mkdir(parents=True, exist_ok=True)

@@ -102,7 +102,7 @@ def test_parquet_says_what_it_needs(scenario: Path, tmp_path: Path, monkeypatch:
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
     done = call(str(scenario), "-o", str(tmp_path / "out"), "--parquet")
     assert done.exit_code == 2
-    assert "pip install 'kai-solver[parquet]'" in done.stderr
+    assert "pip install 'kai-solver[experiments]'" in done.stderr
     assert not (tmp_path / "out").exists()
 
 
