@@ -34,9 +34,10 @@ def evict_stale_gangs(context: Context) -> None:
 
 def stale_gangs(state: State, gang_units: list[AllocationUnits]) -> Iterator[int]:
     """Indices of gangs to evict. A gang that validly runs K of N subgroups is not stale (KAI's flaw, 4.5 item 2)."""
+    drained = state.problem.drained
     for gang, units_of_gang in zip(state.problem.gangs, gang_units, strict=True):
-        is_drained = any(rule.drains(gang.index) for rule in state.problem.rules)
-        if (gang.gang.stale_since_s is None and not is_drained) or not gang.active:
+        is_drained = gang.index in drained
+        if not gang.active or not (is_drained or gang.gang.stale_since_s is not None):
             continue
         if any(pod in state.gone for pod in gang.active):
             continue

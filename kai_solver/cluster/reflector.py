@@ -163,8 +163,7 @@ class Reflector:
         except ApiError as error:
             if not (error.is_gone or error.is_missing):
                 raise
-            with self._turn:
-                self._version = "" if again == self._again else self._version
+            self._forget_version(again)
             self._complain(self.resource, error)
         if not heard and time.monotonic() - started < SHORTEST_S:
             self._rest(random.uniform(0, SHORTEST_S))  # noqa: S311 - jitter, no secret
@@ -173,6 +172,10 @@ class Reflector:
         """After an unexpected error: the next list, after a pause, has the object that was lost."""
         again = self._again
         self._rest(MISSED_PAUSE_S)
+        self._forget_version(again)
+
+    def _forget_version(self, again: int) -> None:
+        """Have the kind listed next, unless it was asked for since ``again``."""
         with self._turn:
             self._version = "" if again == self._again else self._version
 

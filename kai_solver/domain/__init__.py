@@ -69,7 +69,7 @@ from kai_solver.domain.plan import (
 )
 from kai_solver.domain.pods import NO_GPU, GpuRequest, Knowing, Pod, PodStatus, gpus_asked
 from kai_solver.domain.queues import DEFAULT_QUEUE_PRIORITY, Queue, QueueVector
-from kai_solver.domain.rules import loaded_rule, pairs_of, rule_names, setting_fault
+from kai_solver.domain.rules import loaded_rule, pairs_of, rule_names, setting_fault, without_setting
 from kai_solver.domain.snapshot import Notice, Policy, Snapshot
 
 __all__ = [
@@ -176,4 +176,5 @@ __all__ = [
     "stated_for",
     "still_needed",
     "with_moves",
+    "without_setting",
 ]

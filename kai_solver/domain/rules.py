@@ -4,11 +4,13 @@ What a setting means is the rule's business; here it is a text, by the name of i
 """
 
 from collections.abc import Iterator
+from dataclasses import replace
 from functools import cache
 from importlib import import_module
 from typing import Any
 
 from kai_solver.domain.model import RULE_GROUP, RULES
+from kai_solver.domain.snapshot import Snapshot
 from kai_solver.errors import nearest
 from kai_solver.errors.barrier import in_words
 from kai_solver.errors.extensions import CURE, entry_points, loaded, unusable
@@ -62,3 +64,14 @@ def pairs_of(text: str) -> Iterator[tuple[str, str]]:
     for part in text.split():
         key, _, value = part.partition("=")
         yield key, value
+
+
+def without_setting(snapshot: Snapshot, rule: str, title: str) -> Snapshot:
+    """The cluster without what the queue of that title says for a rule; an empty title stands for all queues."""
+    queues = (
+        replace(queue, rules=tuple(pair for pair in queue.rules if pair[0] != rule))
+        if title in (queue.title, "")
+        else queue
+        for queue in snapshot.queues
+    )
+    return replace(snapshot, queues=tuple(queues))

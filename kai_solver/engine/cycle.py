@@ -353,12 +353,13 @@ class _Run:
 
     def _priced(self, outcome: Outcome) -> Priced | None:
         """The prices of what is admitted, or of a part of it, where they were asked for and are there in time."""
-        is_known = self._pricing is not None and self._is_priced(outcome)
-        return self._pricing.priced(self._priced_until_s) if self._pricing is not None and is_known else None
+        pricing = self._pricing_of(outcome)
+        return None if pricing is None else pricing.priced(self._priced_until_s)
 
-    def _is_priced(self, outcome: Outcome) -> bool:
-        """Whether prices were asked for that say something of what is admitted now."""
-        return self._pricing is not None and self._pricing.covers(outcome, self._rights(outcome))
+    def _pricing_of(self, outcome: Outcome) -> Pricing | None:
+        """The prices that were asked for, where they say something of what is admitted now."""
+        pricing = self._pricing
+        return pricing if pricing is not None and pricing.covers(outcome, self._rights(outcome)) else None
 
     def _prove(self, outcome: Outcome, child: SolverChild | None) -> None:
         """Ask once more, of the final state, why gangs wait; for a little while even where the budget has ended."""
@@ -389,7 +390,7 @@ class _Run:
 
     def _priced_refine(self, outcome: Outcome, child: SolverChild | None, *, is_priced: bool) -> Refined | None:
         """`_refine` with the prices of what is admitted now."""
-        if child is not None and is_priced and not self._is_priced(outcome):
+        if child is not None and is_priced and self._pricing_of(outcome) is None:
             self._pricing = self._ask_prices(outcome, child)
         return self._refine(outcome, child)
 

@@ -216,7 +216,7 @@ def _evictions(
     problem: Problem, outcome: Outcome, causes: dict[int, _Cause], texts: EvictionTexts
 ) -> tuple[Eviction, ...]:
     state, stale = outcome.state, set(outcome.stale)
-    drained = {gang for gang in stale if any(rule.drains(gang) for rule in problem.rules)}
+    drained = problem.drained.intersection(stale)
     evictions = []
     for pod in sorted(state.gone - state.places.keys()):
         gang = problem.gangs[problem.pod_gang[pod]]

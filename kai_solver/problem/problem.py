@@ -129,6 +129,11 @@ class Problem:
         return self.capacity - self.held + self.releasing, self.device_free + self.device_releasing
 
     @property
+    def drained(self) -> frozenset[int]:
+        """Gangs whose running pods an optional rule evicts."""
+        return frozenset[int]().union(*(rule.drained for rule in self.rules))
+
+    @property
     def without_queue(self) -> Iterator[tuple[Gang, str]]:
         """Gangs with active pods whose queue takes no part, because it was deleted or now has children, and why."""
         for gang, why in self.outside.values():

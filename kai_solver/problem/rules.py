@@ -492,9 +492,10 @@ class RuleFacts:
         """Which running pods must keep a place; None: none. ``residents``: `kai_solver.bounds.residents.Residents`."""
         return None
 
-    def drains(self, gang: int, /) -> bool:
-        """Whether the running pods of ``gang`` are to be evicted for the rule's sake, which helps no other gang."""
-        return False
+    @property
+    def drained(self) -> frozenset[int]:
+        """Gangs whose running pods are to be evicted for the rule's sake, which helps no other gang."""
+        return frozenset()
 
     # -- what pods get of a node -------------------------------------------------------------------------------------
 

@@ -12,6 +12,7 @@ class EvictionTexts:
 
     def __init__(self, problem: Problem) -> None:
         self._problem = problem
+        self._drained = problem.drained
         self._lines: dict[int, str] = {}
 
     def text(self, pod: int, action: Action, gangs: tuple[int, ...]) -> str:
@@ -26,7 +27,7 @@ class EvictionTexts:
     def _text(self, pod: int, action: Action, gangs: tuple[int, ...]) -> str:
         problem = self._problem
         key, gang = problem.pods[pod].key, problem.gangs[problem.pod_gang[pod]]
-        if action is Action.STALE and any(rule.drains(gang.index) for rule in problem.rules):
+        if action is Action.STALE and gang.index in self._drained:
             return f"Pod {key} was evicted because its queue {problem.queues.title(gang.queue)} is being drained"
         if action is Action.STALE:
             return _stale_message(gang, problem.pods[pod])

@@ -1,9 +1,9 @@
 """Queues on hold: nothing of such a queue, or below it, starts; with ``drain``, what may be evicted leaves, too."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from kai_solver.bounds.blocking import ElementWords
-from kai_solver.domain import Blocker, Snapshot
+from kai_solver.domain import Blocker, Snapshot, without_setting
 from kai_solver.model.variables import Variables
 from kai_solver.planstate.state import State
 from kai_solver.problem import Problem
@@ -35,21 +35,23 @@ class StoppedFacts(RuleFacts):
     def lacks(
         self, problem: Problem, pods: Sequence[int], so_far: object, gone: Callable[[int], bool], /
     ) -> Blocker | None:
-        return words.blocker(problem, self.stopped, problem.gangs[problem.pod_gang[pods[0]]].queue)
+        queue = problem.gangs[problem.pod_gang[pods[0]]].queue
+        return words.blocker(problem, self.stopped, queue) if queue in self.stopped.by else None
 
     def tells_apart(self, pod: int, /) -> str | None:
         return self.stopped.of_pod.get(pod)
 
-    def may_block(self, problem: Problem, needed: object, /) -> bool:
-        return True
+    def may_block(self, problem: Problem, needed: Mapping[int, int], /) -> bool:
+        return any(problem.pod_shape[pod] in needed for pod in self.stopped.of_pod)
 
     def element(self, words_: ElementWords, /) -> Blocker:
         problem, pods = words_.problem, words_.demand.pods
         queue = problem.gangs[problem.pod_gang[pods[0]]].queue
-        return words.blocker(problem, self.stopped, queue) or Blocker(NAME, "", "a queue that runs", "on hold")
+        return words.blocker(problem, self.stopped, queue)
 
-    def drains(self, gang: int, /) -> bool:
-        return gang in self.stopped.drained
+    @property
+    def drained(self) -> frozenset[int]:
+        return self.stopped.drained
 
 
 class StoppedRule(Rule):
@@ -66,7 +68,7 @@ class StoppedRule(Rule):
         return StoppedFacts(stopped) if stopped.by else None
 
     def eased(self, snapshot: Snapshot, gang: str, blocker: Blocker, /) -> Snapshot:
-        return words.without(snapshot, blocker.name)
+        return without_setting(snapshot, NAME, blocker.name)
 
 
 RULE = StoppedRule()

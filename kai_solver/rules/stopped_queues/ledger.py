@@ -28,6 +28,5 @@ class StoppedLedger(Ledger):
         queue = self._problem.gangs[gang].queue
         if queue not in self._stopped.by or self._stopped.of_pod.keys().isdisjoint(pods):
             return None
-        found = blocker(self._problem, self._stopped, queue)
-        assert found is not None  # noqa: S101 - the queue is stopped
-        return Refused(Reason.QUEUE_ON_HOLD, message(self._problem, self._stopped, queue), found)
+        text = message(self._problem, self._stopped, queue)
+        return Refused(Reason.QUEUE_ON_HOLD, text, blocker(self._problem, self._stopped, queue))

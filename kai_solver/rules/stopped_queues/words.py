@@ -1,8 +1,6 @@
 """Queues on hold in words: why a gang waits, what blocks, and the cluster with the queue resumed."""
 
-from dataclasses import replace
-
-from kai_solver.domain import Blocker, Snapshot
+from kai_solver.domain import Blocker
 from kai_solver.problem import Problem
 from kai_solver.rules.stopped_queues.problem import DRAIN, NAME, StoppedQueues
 
@@ -19,11 +17,9 @@ def message(problem: Problem, stopped: StoppedQueues, queue: int) -> str:
     )
 
 
-def blocker(problem: Problem, stopped: StoppedQueues, queue: int) -> Blocker | None:
-    """The element of a blocking set; None for a queue that is not stopped."""
-    by = stopped.by.get(queue)
-    if by is None:
-        return None
+def blocker(problem: Problem, stopped: StoppedQueues, queue: int) -> Blocker:
+    """The element of a blocking set, for a stopped leaf queue."""
+    by = stopped.by[queue]
     return Blocker(NAME, problem.queues.title(by), "a queue that starts work", f"a queue {_state(problem, by)}")
 
 
@@ -31,14 +27,3 @@ def _state(problem: Problem, queue: int) -> str:
     name = problem.queues.names[queue]
     said = next(dict(found.rules).get(NAME) for found in problem.snapshot.queues if found.name == name)
     return "that is being drained" if said == DRAIN else "on hold"
-
-
-def without(snapshot: Snapshot, title: str) -> Snapshot:
-    """The cluster with the queue of that title resumed; with all queues resumed for an empty one."""
-    queues = (
-        replace(queue, rules=tuple(pair for pair in queue.rules if pair[0] != NAME))
-        if title in (queue.title, "")
-        else queue
-        for queue in snapshot.queues
-    )
-    return replace(snapshot, queues=tuple(queues))

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 
 from kai_solver.bounds.blocking import ElementWords
-from kai_solver.domain import Blocker, Snapshot
+from kai_solver.domain import Blocker, Snapshot, without_setting
 from kai_solver.model.variables import Variables
 from kai_solver.planstate.state import State
 from kai_solver.problem import Problem
@@ -57,7 +57,7 @@ class UserCapsRule(Rule):
         return UserCapsFacts(caps) if caps is not None and caps.groups else None
 
     def eased(self, snapshot: Snapshot, gang: str, blocker: Blocker, /) -> Snapshot:
-        return words.without(snapshot, blocker.name)
+        return without_setting(snapshot, NAME, blocker.name)
 
 
 RULE = UserCapsRule()

@@ -1,8 +1,6 @@
 """Caps per user in words: why a gang waits, what blocks, and the cluster without the cap."""
 
-from dataclasses import replace
-
-from kai_solver.domain import Blocker, Snapshot
+from kai_solver.domain import Blocker
 from kai_solver.rules.user_caps.problem import NAME, Group, UserCaps, say
 
 CURE = "no cap per user in queue {name}"
@@ -32,14 +30,3 @@ def element(caps: UserCaps, pods: tuple[int, ...]) -> Blocker:
                 need = f"{say(place, more[place])} for user {caps.groups[index].user}"
                 return Blocker(NAME, caps.groups[index].title, need, f"at most {say(place, most)} each")
     return Blocker(NAME, "", "room within the caps of users", "too little")
-
-
-def without(snapshot: Snapshot, title: str) -> Snapshot:
-    """The cluster without the caps of the queue of that title; of all queues for an empty one."""
-    queues = (
-        replace(queue, rules=tuple(pair for pair in queue.rules if pair[0] != NAME))
-        if title in (queue.title, "")
-        else queue
-        for queue in snapshot.queues
-    )
-    return replace(snapshot, queues=tuple(queues))

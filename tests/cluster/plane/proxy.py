@@ -138,8 +138,12 @@ class _Handler(BaseHTTPRequestHandler):
     def _ask(self, body: bytes) -> "_Upstream":
         upstream = _Upstream(self.proxy)
         headers = {name: value for name, value in self.headers.items() if name not in DROPPED}
-        upstream.connection.request(self.command, self.path, body or None, headers)
-        upstream.answer = upstream.connection.getresponse()
+        try:
+            upstream.connection.request(self.command, self.path, body or None, headers)
+            upstream.answer = upstream.connection.getresponse()
+        except BaseException:
+            upstream.close()
+            raise
         return upstream
 
     def _forward(self, body: bytes) -> None:
