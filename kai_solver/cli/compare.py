@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from kai_solver.domain import Plan, Snapshot, SolverModel
-    from kai_solver.explain import Difference
+    from kai_solver.explaining import Difference
 
 ROWS = 5
 """Lines of differences, and causes why gangs wait, before they are cut."""
@@ -94,7 +94,7 @@ def _load(text: str) -> "list[SolverModel]":
 
 
 def _members(snapshot: "Snapshot", name: str, models: Sequence[str], plans: "Sequence[Plan]") -> dict[str, Any]:
-    from kai_solver.explain import differences, plan_figures
+    from kai_solver.explaining import differences, plan_figures
 
     return {
         "instance": snapshot.name or name,
@@ -112,7 +112,7 @@ def _members(snapshot: "Snapshot", name: str, models: Sequence[str], plans: "Seq
 def _print(snapshot: "Snapshot", name: str, models: Sequence[str], plans: "Sequence[Plan]", *, full: bool) -> None:
     from kai_solver.cli.console import heading, line, open_console, table
     from kai_solver.cli.phrases import describe
-    from kai_solver.explain import differences
+    from kai_solver.explaining import differences
 
     console = open_console()
     line(console, describe(snapshot, name), "bold")
@@ -130,7 +130,7 @@ def _print(snapshot: "Snapshot", name: str, models: Sequence[str], plans: "Seque
 
 def _columns(plans: "Sequence[Plan]") -> list[list[str]]:
     """Labels, then the figures of each plan."""
-    from kai_solver.explain import plan_figures
+    from kai_solver.explaining import plan_figures
 
     columns = [
         [

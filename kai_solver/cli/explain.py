@@ -13,7 +13,7 @@ from kai_solver.errors import InputError
 if TYPE_CHECKING:
     from kai_solver.cli.inputs import Request
     from kai_solver.domain import Plan
-    from kai_solver.explain import Explanation
+    from kai_solver.explaining import Explanation
 
 
 @guarded
@@ -89,7 +89,7 @@ def explain(
 def _explained(request: "Request", gang: str | None, plan: Path | None, seed: int, quiet: bool) -> "list[Explanation]":
     """The named gang with what would help tried out, else all that wait."""
     from kai_solver.engine import Engine
-    from kai_solver.explain import Explainer, find_gang
+    from kai_solver.explaining import Explainer, find_gang
 
     if gang is not None:
         find_gang(request.loaded.snapshot, gang)  # a wrong name is told before anything is solved

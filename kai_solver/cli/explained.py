@@ -7,7 +7,7 @@ from rich.console import Console
 
 from kai_solver.cli.console import Grid, counted, heading, line, open_console, table
 from kai_solver.cli.phrases import in_the_way, proof_lines, without_name
-from kai_solver.explain import Cure, Explanation, PodFit, QueueLine
+from kai_solver.explaining import Cure, Explanation, PodFit, QueueLine
 from kai_solver.reasons.events import Event
 from kai_solver.units import QUEUE_RESOURCES, UNLIMITED
 

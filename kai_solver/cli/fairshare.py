@@ -25,7 +25,7 @@ def fairshare(
     from kai_solver.cli.documents import deliver, document
     from kai_solver.cli.inputs import parse_limits, tell_notices
     from kai_solver.errors import InputError
-    from kai_solver.explain import fair_share_lines
+    from kai_solver.explaining import fair_share_lines
     from kai_solver.instances_io import load_instance
 
     snapshot = load_instance(instance, limits=parse_limits(input_limit)).snapshot

@@ -12,7 +12,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from kai_solver.cluster.rest import bearer_token
 from kai_solver.errors import InputError
-from kai_solver.explain import Explanation, QueueLine
+from kai_solver.explaining import Explanation, QueueLine
 
 PATIENCE_S = 60.0
 """Of a large cluster the first question about a decision computes the whole answer."""

@@ -12,7 +12,7 @@ from kai_solver.cli.options import AsJson, InputLimit, Instance, Output, PlanOf,
 if TYPE_CHECKING:
     from kai_solver.cli.console import Grid
     from kai_solver.domain import Snapshot
-    from kai_solver.explain import DomainLine
+    from kai_solver.explaining import DomainLine
 
 Named = Annotated[str, typer.Option("--topology", metavar="NAME", help="Show only this topology; default: all.")]
 Plot = Annotated[Path | None, typer.Option("--plot", metavar="FILE", help="Also draw it, .svg or .png.")]
@@ -51,7 +51,7 @@ def topology(
     """
     from kai_solver.cli.documents import deliver, document
     from kai_solver.cli.inputs import check_nodes, chosen_name, parse_limits, tell_notices
-    from kai_solver.explain import domain_lines
+    from kai_solver.explaining import domain_lines
     from kai_solver.instances_io import load_instance
 
     snapshot = load_instance(instance, limits=parse_limits(input_limit)).snapshot
@@ -66,8 +66,8 @@ def topology(
     after = _after(snapshot, plan)
     lines = domain_lines(after, named)
     if plot is not None:
-        from kai_solver.explain.rack_boards import rack_boards
-        from kai_solver.explain.rack_plot import plot_racks
+        from kai_solver.explaining.rack_boards import rack_boards
+        from kai_solver.explaining.rack_plot import plot_racks
 
         when = f" after {plan.name}" if plan else ""
         title = f"{snapshot.name or instance.name}{when}: GPUs by the queue that holds them"
@@ -87,7 +87,7 @@ def _after(snapshot: "Snapshot", plan: Path | None) -> "Snapshot":
     if plan is None:
         return snapshot
     from kai_solver.cli.planfiles import read_plan_of
-    from kai_solver.explain import carried_out
+    from kai_solver.explaining import carried_out
 
     return carried_out(snapshot, read_plan_of(snapshot, plan))
 

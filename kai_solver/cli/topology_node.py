@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from kai_solver.domain import Snapshot
-    from kai_solver.explain import GpuBoard, Holder
+    from kai_solver.explaining import GpuBoard, Holder
 
 MOST_ROWS = 16
 """GPUs of a matrix that fits a terminal; above, those that nothing tells apart are one row."""
@@ -37,14 +37,14 @@ def show_node(
     from kai_solver.cli.documents import deliver, document
     from kai_solver.cli.inputs import chosen_name
     from kai_solver.cli.planfiles import read_plan_of
-    from kai_solver.explain import GpuBoards
+    from kai_solver.explaining import GpuBoards
 
     if named:
         raise InputError("is of trees, and --node is of one node", field="--topology", cure="Leave one of them out")
     node = chosen_name(node, (found.name for found in snapshot.nodes), "node", "--node")
     board = GpuBoards(snapshot, read_plan_of(snapshot, plan) if plan is not None else None).of(node)
     if plot is not None:
-        from kai_solver.explain.gpu_plot import plot_gpus
+        from kai_solver.explaining.gpu_plot import plot_gpus
 
         plot_gpus(board, plot)
     if deliver(document("node-gpus", board.document()), as_json=as_json, output=output):
@@ -54,7 +54,7 @@ def show_node(
 
 def _print(board: "GpuBoard") -> None:
     from kai_solver.cli.console import counted, heading, line, open_console
-    from kai_solver.explain.gpu_boards import CURE
+    from kai_solver.explaining.gpu_boards import CURE
 
     console, graph = open_console(), board.graph
     line(console, f"{board.node}: {counted(graph.gpus, 'GPU')}, {_free(board)}")
@@ -71,7 +71,7 @@ def _print(board: "GpuBoard") -> None:
 def _free(board: "GpuBoard") -> str:
     import numpy as np
 
-    from kai_solver.explain.gpu_boards import ranges
+    from kai_solver.explaining.gpu_boards import ranges
     from kai_solver.links import largest_free_row, mask_of
 
     if board.free is None:
@@ -82,7 +82,7 @@ def _free(board: "GpuBoard") -> str:
 
 def _print_matrix(console: "Console", board: "GpuBoard") -> None:
     from kai_solver.cli.console import table
-    from kai_solver.explain.gpu_boards import ranges
+    from kai_solver.explaining.gpu_boards import ranges
     from kai_solver.links import like_gpus
 
     graph = board.graph
@@ -128,7 +128,7 @@ def _terms(board: "GpuBoard") -> str:
 
 
 def _rows(board: "GpuBoard") -> Iterator[list[str]]:
-    from kai_solver.explain.gpu_boards import ranges
+    from kai_solver.explaining.gpu_boards import ranges
 
     for holder in board.holders:
         link = board.link(holder)

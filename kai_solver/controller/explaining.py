@@ -13,7 +13,7 @@ from kai_solver.cluster.store import Store
 from kai_solver.controller.loop import Cycle, Evicted
 from kai_solver.controller.serving import Answer
 from kai_solver.errors import InputError
-from kai_solver.explain import Explainer, find_gang
+from kai_solver.explaining import Explainer, find_gang
 from kai_solver.kubeobjects import KubeSettings
 from kai_solver.kubeobjects.raw import parse_time_s
 

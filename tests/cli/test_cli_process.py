@@ -130,7 +130,7 @@ def test_ctrl_c_stops_a_solve_and_writes_the_best_plan_so_far(tmp_path: Path) ->
 
 
 UNNEEDED = (
-    "kai_solver.explain",
+    "kai_solver.explaining",
     "kai_solver.instances_io.bundle",
     "kai_solver.instances_io.case_schema",
     "kai_solver.instances_io.openb",

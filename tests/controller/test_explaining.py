@@ -25,7 +25,7 @@ from kai_solver.controller.explaining import Explaining
 from kai_solver.controller.loop import Cycle, Evicted
 from kai_solver.controller.settings import ControllerSettings
 from kai_solver.errors import InputError
-from kai_solver.explain import Explainer
+from kai_solver.explaining import Explainer
 from kai_solver.kubeobjects import KubeSettings
 from tests.cluster.plane.plane import free_ports
 from tests.controller.replicas import QUICK, bound, cluster, pod, running, until

@@ -26,7 +26,7 @@ from kai_solver.domain import (
     flat_gang,
 )
 from kai_solver.engine import Engine
-from kai_solver.explain.easing import eased
+from kai_solver.explaining.easing import eased
 from kai_solver.units import CPU, UNLIMITED, ResourceSchema
 from tests.engine.conftest import Engines
 from tests.engine.test_proofs import GIB, RUNGS, Rules, small_clusters

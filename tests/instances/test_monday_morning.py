@@ -7,7 +7,7 @@ import pytest
 
 from kai_solver.check import check_plan
 from kai_solver.domain import Plan
-from kai_solver.explain import Difference, differences, plan_figures
+from kai_solver.explaining import Difference, differences, plan_figures
 from kai_solver.instances_io.importers import Loaded
 from kai_solver.instances_io.native_schema import ExpectDoc
 

@@ -6,7 +6,7 @@ import pytest
 
 from kai_solver.domain import Blocker, Plan, Snapshot
 from kai_solver.engine import cycle
-from kai_solver.explain import Cure, cures, eased, explain_gang
+from kai_solver.explaining import Cure, cures, eased, explain_gang
 from kai_solver.instances_io.native import snapshot_from_native
 from kai_solver.modelfiles import load_model
 

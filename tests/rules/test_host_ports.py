@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from kai_solver.check import check_plan
 from kai_solver.domain import Constraints, Gang, Plan, Pod, PodAffinityTerm, PodStatus, Requirement, Snapshot
 from kai_solver.engine import cycle
-from kai_solver.explain.node_fit import NodeFit
+from kai_solver.explaining.node_fit import NodeFit
 from kai_solver.modelfiles import load_model
 from kai_solver.planstate.state import State
 from kai_solver.predicates import ports_clash

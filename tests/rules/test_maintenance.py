@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from kai_solver.check import check_plan
 from kai_solver.domain import Plan, Snapshot
 from kai_solver.engine import Engine, cycle
-from kai_solver.explain.cures import cures
+from kai_solver.explaining.cures import cures
 from kai_solver.instances_io.native import snapshot_from_native
 from kai_solver.modelfiles import load_model
 from kai_solver.problem import build_problem

@@ -14,7 +14,7 @@ from kai_solver.check import check_plan
 from kai_solver.domain import Action, Plan, Snapshot
 from kai_solver.engine import Engine, cycle
 from kai_solver.errors import InputError
-from kai_solver.explain.cures import cures
+from kai_solver.explaining.cures import cures
 from kai_solver.instances_io.anonymize import anonymize
 from kai_solver.instances_io.native import snapshot_from_native
 from kai_solver.instances_io.native_write import native_from_snapshot

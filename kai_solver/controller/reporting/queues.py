@@ -10,7 +10,7 @@ from kai_solver.controller.reporting.claimed import ClaimedGpus, amounts_beside
 from kai_solver.controller.reporting.context import ReportContext
 from kai_solver.domain import Gang, PodStatus
 from kai_solver.errors.barrier import barrier
-from kai_solver.explain import queue_line
+from kai_solver.explaining import queue_line
 from kai_solver.problem import Problem
 
 EVERY_S = 5.0

@@ -1,7 +1,7 @@
 """What a plan does to the pods of a gang, in words."""
 
 from kai_solver.domain import Bind, Eviction, Move, Plan
-from kai_solver.explain.effects import effects_of
+from kai_solver.explaining.effects import effects_of
 
 PLAN = Plan(
     binds=(Bind("ns/g-0", "ns/g", "n0"), Bind("ns/h-0", "ns/h", "n0", nominated=True), Bind("ns/h-1", "ns/h", "n1")),

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from kai_solver.domain import Blocker, Node, Plan, Snapshot
-from kai_solver.explain.easing import eased, nodes_of
+from kai_solver.explaining.easing import eased, nodes_of
 from kai_solver.problem.rules import rule_of_kind
 from kai_solver.units import format_amount
 

@@ -2,18 +2,18 @@
 
 from kai_solver.domain import Gang, Plan, Snapshot
 from kai_solver.domain.names import names_of
-from kai_solver.explain.aftermath import carried_out
-from kai_solver.explain.changes import needed_changes
-from kai_solver.explain.cures import Replan, cures
-from kai_solver.explain.domain_fit import placed_fits, waiting_fits
-from kai_solver.explain.effects import effects_of
-from kai_solver.explain.explanation import Explanation, GangState
-from kai_solver.explain.fit_texts import kai_text, kubernetes_text
-from kai_solver.explain.gpu_boards import GpuBoards
-from kai_solver.explain.link_fit import link_fit
-from kai_solver.explain.names import find_gang
-from kai_solver.explain.node_fit import NodeFit
-from kai_solver.explain.queue_lines import chain_lines
+from kai_solver.explaining.aftermath import carried_out
+from kai_solver.explaining.changes import needed_changes
+from kai_solver.explaining.cures import Replan, cures
+from kai_solver.explaining.domain_fit import placed_fits, waiting_fits
+from kai_solver.explaining.effects import effects_of
+from kai_solver.explaining.explanation import Explanation, GangState
+from kai_solver.explaining.fit_texts import kai_text, kubernetes_text
+from kai_solver.explaining.gpu_boards import GpuBoards
+from kai_solver.explaining.link_fit import link_fit
+from kai_solver.explaining.names import find_gang
+from kai_solver.explaining.node_fit import NodeFit
+from kai_solver.explaining.queue_lines import chain_lines
 from kai_solver.problem import build_problem
 from kai_solver.reasons.events import events_of
 from kai_solver.reasons.pending import scheduling_condition

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 
 from kai_solver.domain import QueueVector, Snapshot
-from kai_solver.explain.explanation import QueueLine
+from kai_solver.explaining.explanation import QueueLine
 from kai_solver.problem import Problem, build_problem
 
 

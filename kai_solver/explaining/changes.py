@@ -3,8 +3,8 @@
 from collections.abc import Iterator, Sequence
 
 from kai_solver.domain import Gang, Pending, PodStatus, Reason
-from kai_solver.explain.explanation import PodFit, QueueLine
-from kai_solver.explain.node_fit import required_pods
+from kai_solver.explaining.explanation import PodFit, QueueLine
+from kai_solver.explaining.node_fit import required_pods
 from kai_solver.problem import GangShape, Problem
 from kai_solver.units import QUEUE_RESOURCES, UNLIMITED, format_amount
 

@@ -8,8 +8,8 @@ import pytest
 
 from kai_solver.domain import GpuRequest, Topology, TopologyLevel
 from kai_solver.errors import InputError
-from kai_solver.explain.rack_boards import FOREIGN, rack_boards
-from kai_solver.explain.rack_plot import plot_racks
+from kai_solver.explaining.rack_boards import FOREIGN, rack_boards
+from kai_solver.explaining.rack_plot import plot_racks
 from tests.support.builders import a_cluster, a_gang, a_node, a_pod
 
 HALF = GpuRequest(1, 500)

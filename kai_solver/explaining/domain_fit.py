@@ -7,9 +7,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kai_solver.domain import TopologyConstraint
-from kai_solver.explain.domain_lines import HOST
-from kai_solver.explain.explanation import DomainFit, DomainRoom
-from kai_solver.explain.node_fit import required_pods
+from kai_solver.explaining.domain_lines import HOST
+from kai_solver.explaining.explanation import DomainFit, DomainRoom
+from kai_solver.explaining.node_fit import required_pods
 from kai_solver.problem import GangShape, Leaf, Problem, TreeNode
 from kai_solver.problem.capacity import fitting
 from kai_solver.problem.gangs import leaves_below

@@ -4,7 +4,7 @@ from collections import Counter
 from dataclasses import dataclass
 
 from kai_solver.domain import Snapshot
-from kai_solver.explain.domain_lines import inner_domains
+from kai_solver.explaining.domain_lines import inner_domains
 from kai_solver.problem import build_problem
 from kai_solver.units.shares import WHOLE
 

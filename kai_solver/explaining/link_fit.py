@@ -6,8 +6,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from kai_solver.explain.explanation import BetterLink, LinkFit
-from kai_solver.explain.gpu_boards import GpuBoard, GpuBoards, Holder, SetLink, ranges
+from kai_solver.explaining.explanation import BetterLink, LinkFit
+from kai_solver.explaining.gpu_boards import GpuBoard, GpuBoards, Holder, SetLink, ranges
 from kai_solver.links import gpus_of, known_tables, mask_of
 from kai_solver.problem import GangShape, Leaf, Problem, TreeNode
 from kai_solver.problem.capacity import fitting

@@ -5,8 +5,8 @@ from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
 from kai_solver.domain import Knowing, Proof, QueueVector
-from kai_solver.explain.cures import Cure
-from kai_solver.explain.effects import Effect
+from kai_solver.explaining.cures import Cure
+from kai_solver.explaining.effects import Effect
 from kai_solver.reasons.events import Event
 from kai_solver.units import QUEUE_RESOURCES
 

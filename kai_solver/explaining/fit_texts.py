@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 
-from kai_solver.explain.explanation import PodFit
+from kai_solver.explaining.explanation import PodFit
 
 
 def kai_text(fits: Iterable[PodFit]) -> str:

@@ -3,8 +3,8 @@
 from collections import Counter
 from dataclasses import dataclass
 
-from kai_solver.explain.capacity_fit import Lack, lacks, request_words, room, room_when_empty, shortage
-from kai_solver.explain.explanation import NodeReason, PodFit
+from kai_solver.explaining.capacity_fit import Lack, lacks, request_words, room, room_when_empty, shortage
+from kai_solver.explaining.explanation import NodeReason, PodFit
 from kai_solver.problem import GangShape, Problem, Shape
 from kai_solver.reasons.node_reasons import beyond_every_node
 from kai_solver.units import format_amount

@@ -1,7 +1,7 @@
 """Plans side by side: what becomes of a gang is said in a word, and equal fates are one group."""
 
 from kai_solver.domain import Action, Bind, Eviction, Move, Pending, Plan, Proof, Reason, Stage
-from kai_solver.explain import Difference, PlanFigures, differences, plan_figures
+from kai_solver.explaining import Difference, PlanFigures, differences, plan_figures
 from tests.support.builders import a_cluster, a_gang, a_node
 
 CLUSTER = a_cluster(

@@ -9,7 +9,7 @@ from typing import Any
 
 from kai_solver.domain.names import short_name
 from kai_solver.errors import InputError
-from kai_solver.explain.rack_boards import FOREIGN, DomainBoard, NodeBoard
+from kai_solver.explaining.rack_boards import FOREIGN, DomainBoard, NodeBoard
 from kai_solver.pictures import COLOURS, GREY, INK, Data, draw
 
 COLUMNS = ("topology", "domain", "node", "gpu", "held", "queues", "takes_pods")

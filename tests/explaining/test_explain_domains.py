@@ -18,8 +18,8 @@ from kai_solver.domain import (
     TopologyLevel,
 )
 from kai_solver.engine import cycle
-from kai_solver.explain import explain_gang
-from kai_solver.explain.explanation import DomainFit
+from kai_solver.explaining import explain_gang
+from kai_solver.explaining.explanation import DomainFit
 from kai_solver.modelfiles import load_model
 from kai_solver.units import MILLI, ResourceSchema
 

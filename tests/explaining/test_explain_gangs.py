@@ -31,7 +31,7 @@ from kai_solver.domain import (
     flat_gang,
 )
 from kai_solver.errors import InputError
-from kai_solver.explain import Explanation, carried_out, explain_gang, fair_share_lines
+from kai_solver.explaining import Explanation, carried_out, explain_gang, fair_share_lines
 from kai_solver.units import ResourceSchema
 
 SCHEMA = ResourceSchema()

@@ -18,7 +18,7 @@ from kai_solver.domain import (
     flat_gang,
 )
 from kai_solver.engine import cycle
-from kai_solver.explain import Cure, cures, eased
+from kai_solver.explaining import Cure, cures, eased
 from kai_solver.modelfiles import load_model
 from kai_solver.units import UNLIMITED, ResourceSchema
 from tests.support.builders import a_gang

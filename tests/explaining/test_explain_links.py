@@ -6,8 +6,8 @@ import pytest
 
 from kai_solver.domain import Plan, Snapshot
 from kai_solver.engine import cycle
-from kai_solver.explain import explain_gang
-from kai_solver.explain.explanation import BetterLink, LinkFit
+from kai_solver.explaining import explain_gang
+from kai_solver.explaining.explanation import BetterLink, LinkFit
 from kai_solver.instances_io.native import snapshot_from_native
 from kai_solver.modelfiles import load_model
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from textwrap import fill
 from typing import Any
 
-from kai_solver.explain.gpu_boards import CURE, GpuBoard, Holder, ranges
+from kai_solver.explaining.gpu_boards import CURE, GpuBoard, Holder, ranges
 from kai_solver.links import LinkGraph, choose, known_tables, mask_of
 from kai_solver.pictures import COLOURS, GREY, INK, Data, draw
 from kai_solver.units import MILLI
