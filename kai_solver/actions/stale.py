@@ -54,9 +54,7 @@ def stale_gangs(state: State, gang_units: list[AllocationUnits]) -> Iterator[int
 
 
 def _is_over(state: State, gang: GangShape) -> bool:
-    policy = state.problem.policy
-    grace = gang.gang.staleness_grace_s
-    grace = policy.staleness_grace_s if grace is None else grace
+    grace = state.problem.policy.staleness_grace_of(gang.gang)
     since = gang.gang.stale_since_s
     return grace >= 0 and since is not None and state.problem.snapshot.now_s - since >= grace
 

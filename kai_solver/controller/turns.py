@@ -33,6 +33,6 @@ def _turns(gang: Gang, policy: Policy, minimums: frozenset[float], now_s: float)
         yield max(gang.created_s, gang.last_eviction_s or 0.0) + gang.preemption_delay_s
     if gang.preemptible and gang.last_start_s is not None:
         yield from (gang.last_start_s + seconds for seconds in minimums)
-    grace_s = policy.staleness_grace_s if gang.staleness_grace_s is None else gang.staleness_grace_s
+    grace_s = policy.staleness_grace_of(gang)
     if grace_s >= 0 and is_stale(gang):
         yield (now_s if gang.stale_since_s is None else gang.stale_since_s) + grace_s

@@ -85,6 +85,10 @@ class Notice:
             if not getattr(self, name).isprintable():
                 object.__setattr__(self, name, printable(getattr(self, name)))
 
+    def staleness_grace_of(self, gang: Gang) -> float:
+        """Seconds for which the gang may run below its minimum, its own or the cluster's; negative: for ever."""
+        return self.staleness_grace_s if gang.staleness_grace_s is None else gang.staleness_grace_s
+
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:

@@ -241,8 +241,7 @@ class World:
     def _rules_of(self, job: LiveJob) -> list[float]:
         gang, policy, found = job.gang, self.scenario.cluster.policy, list[float]()
         if gang.stale_since_s is not None:
-            grace_s = policy.staleness_grace_s if gang.staleness_grace_s is None else gang.staleness_grace_s
-            found.append(gang.stale_since_s + max(0.0, grace_s))
+            found.append(gang.stale_since_s + max(0.0, policy.staleness_grace_of(gang)))
         if gang.preemption_delay_s and job.waits:
             found.append(max(gang.created_s, gang.last_eviction_s or 0.0) + gang.preemption_delay_s)
         if gang.last_start_s is not None and job.active_milli:
