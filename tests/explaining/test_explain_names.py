@@ -3,12 +3,12 @@
 from dataclasses import replace
 
 import pytest
-from tests.explaining.test_explain_gangs import gang, pod, snapshot
 
 from kai_solver.domain import GpuRequest, Snapshot
 from kai_solver.domain.names import short_name
 from kai_solver.errors import InputError
 from kai_solver.explaining import find_gang
+from tests.explaining.test_explain_gangs import gang, pod, snapshot
 
 UID = "038aea38-2cf5-4311-a865-9645b8548f73"
 
