@@ -67,6 +67,10 @@ class Policy:
     restrict_node_scheduling: bool = False
     stuck_in_releasing_s: float = 120.0
 
+    def staleness_grace_of(self, gang: Gang) -> float:
+        """Seconds for which the gang may run below its minimum, its own or the cluster's; negative: for ever."""
+        return self.staleness_grace_s if gang.staleness_grace_s is None else gang.staleness_grace_s
+
 
 @dataclass(frozen=True, slots=True)
 class Notice:
@@ -84,10 +88,6 @@ class Notice:
         for name in ("object", "text"):
             if not getattr(self, name).isprintable():
                 object.__setattr__(self, name, printable(getattr(self, name)))
-
-    def staleness_grace_of(self, gang: Gang) -> float:
-        """Seconds for which the gang may run below its minimum, its own or the cluster's; negative: for ever."""
-        return self.staleness_grace_s if gang.staleness_grace_s is None else gang.staleness_grace_s
 
 
 @dataclass(frozen=True, slots=True)
