@@ -8,7 +8,7 @@ its watch does not show is read after a moment, too: a watch that begins again m
 import queue
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -170,6 +170,24 @@ class OwnerResolver:
             text = blind.get(str(meta(pod).get("uid")), "")
             if text and not _has_node(pod):
                 yield Notice("warning", f"Pod {key_of(pod)}", text)
+
+    def may_create(self, pod: Object, siblings: Sequence[Object]) -> bool:
+        """Whether the controller of a pod may create another in its stead; a `MayCome`.
+
+        Not if it was deleted, or if it has as many pods as it wants. Only watched kinds are known well enough.
+        """
+        try:
+            reference = _maker(pod)
+            resource = None if reference is None else self._watched.get(reference.group_kind)
+            if reference is None or resource is None or not self._store.is_synced((resource,)):
+                return True
+            owner = self._stored(resource, reference) or self._read.get(reference.uid)
+            if owner is None or meta(owner).get("deletionTimestamp"):
+                return False
+            wanted = _wanted_pods(owner, siblings)
+            return wanted is None or wanted > sum(map(_lives, siblings))
+        except (AttributeError, KeyError, TypeError):
+            return True  # malformed: the cycle names it
 
     def run(self, stop: threading.Event) -> None:
         """Read owners as they are asked for, until ``stop`` is set; wake seldom for pods that are held for long."""
@@ -385,6 +403,29 @@ def _maker(item: Mapping[str, Any]) -> Reference | None:
     one = next((owner for owner in owners if owner.get("controller")), owners[0])
     namespace = str(metadata.get("namespace") or "")
     return Reference(str(one["apiVersion"]), str(one["kind"]), namespace, str(one["name"]), str(one["uid"]))
+
+
+def _wanted_pods(owner: Object, pods: Iterable[Object]) -> int | None:
+    """How many pods the owner of ``pods`` wants at a time; None: its kind does not say so in one place."""
+    kind, spec = (group_of(owner["apiVersion"]), owner["kind"]), owner["spec"]
+    if kind in (("apps", "ReplicaSet"), ("apps", "StatefulSet")):
+        return int(spec.get("replicas", 1))
+    if kind != ("batch", "Job"):
+        return None
+    if spec.get("suspend"):
+        return 0
+    side_by_side = int(spec.get("parallelism", 1))
+    if spec.get("completions") is None:
+        return side_by_side
+    return min(side_by_side, int(spec["completions"]) - sum(_phase(pod) == "Succeeded" for pod in pods))
+
+
+def _lives(pod: Object) -> bool:
+    return not meta(pod).get("deletionTimestamp") and _phase(pod) not in ("Succeeded", "Failed")
+
+
+def _phase(pod: Object) -> str:
+    return str((pod.get("status") or {}).get("phase", ""))
 
 
 def _has_node(pod: Object) -> bool:

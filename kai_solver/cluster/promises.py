@@ -2,15 +2,17 @@
 
 A pod that waits for others to leave keeps its node by ``status.nominatedNodeName``. A pod that is moved leaves first,
 and its controller makes another in its stead, often under another name: until that one is there, the place is held by a
-stand-in that no cycle can evict; when it comes, the promise is its.
+stand-in that no cycle can evict; when it comes, the promise is its. No place is held for a controller that is gone, or
+has as many pods as it wants.
 """
 
 import threading
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from kai_solver.cluster.api import Object, key_of, meta
+from kai_solver.cluster.resources import PODS, Resource
 from kai_solver.kubeobjects import names
 
 COMES_WITHIN_S = 60.0
@@ -18,6 +20,9 @@ COMES_WITHIN_S = 60.0
 
 STAND_IN = "kai-solver.promised"
 """Scheduler that stand-ins name: none has this name, so that no cycle touches them."""
+
+MayCome = Callable[[Object, Sequence[Object]], bool]
+"""Whether the controller of a pod may create another; given all pods of that controller that are there."""
 
 
 @dataclass(slots=True)
@@ -31,9 +36,10 @@ class _Move:
 
 
 class Promises:
-    """Promises by pod; an overlay for `View`. Safe to use from any thread."""
+    """Promises by pod; an overlay for `View`, and a listener of the store. Safe to use from any thread."""
 
-    def __init__(self) -> None:
+    def __init__(self, may_come: MayCome = lambda _pod, _siblings: True) -> None:
+        self._may_come = may_come
         self._lock = threading.Lock()
         self._nominated: dict[str, tuple[str, str]] = {}
         self._moves: dict[str, _Move] = {}
@@ -66,6 +72,21 @@ class Promises:
     def __len__(self) -> int:
         return len(self._moves)
 
+    def __call__(self, resource: Resource, key: str, _before: Object | None, after: Object | None) -> None:
+        """A change in the store: a promise is kept as soon as its pod has a node, for the pod may be gone by the next
+        cycle.
+        """
+        if resource == PODS and after is not None and _node(after) and self._moves:
+            with self._lock:
+                self._moves = {moved: move for moved, move in self._moves.items() if move.successor != key}
+
+    @property
+    def end_s(self) -> float:
+        """Epoch seconds at which the next place is given up if no pod comes for it; infinite if none is held."""
+        with self._lock:
+            since = [move.gone_s for move in self._moves.values() if move.gone_s is not None and not move.successor]
+        return min(since, default=float("inf")) + COMES_WITHIN_S
+
     def overlay(self, pods: tuple[Object, ...], now_s: float) -> tuple[Object, ...]:
         """The pods with their promised nodes, and stand-ins for those that are still to come."""
         with self._lock:
@@ -83,19 +104,22 @@ class Promises:
     def _follow(self, pods: Mapping[str, Object], now_s: float) -> None:
         """Learn which pods are gone, came back, or have a node; give up on those that do not come."""
         taken = {move.successor for move in self._moves.values()}
-        coming: dict[str, list[str]] = {}
+        by_maker = _by_maker(pods.values(), {_maker(move.pod) for move in self._moves.values()})
         for key, move in list(self._moves.items()):
-            here = pods.get(key)
+            here, siblings = pods.get(key), by_maker.get(_maker(move.pod), [])
+            is_gone = here is None or _uid(here) != _uid(move.pod)
+            may_come = bool(move.successor) or self._may_come(move.pod, siblings)
             if move.gone_s is None:
-                if here is not None and _uid(here) == _uid(move.pod):
+                if not is_gone and may_come:
                     continue
-                move.gone_s = now_s
+                move.gone_s = now_s  # or it still leaves, and was replaced by now
             if not move.successor:
-                coming = coming or _waiting_by_maker(pods.values(), taken)
-                found = coming.get(_maker(move.pod), [])
-                move.successor = found.pop(0) if found else ""
+                move.successor = next((one for one in map(key_of, filter(_waits, siblings)) if one not in taken), "")
+                taken.add(move.successor)
             if move.successor:
                 self._settle(key, move, pods.get(move.successor))
+            elif not may_come:
+                del self._moves[key]
             elif now_s - move.gone_s > COMES_WITHIN_S:
                 del self._moves[key]
                 self.broken += 1
@@ -108,14 +132,19 @@ class Promises:
             del self._moves[key]
 
 
-def _waiting_by_maker(pods: Iterable[Object], taken: set[str]) -> dict[str, list[str]]:
-    """Pods without a node by their owner, oldest first."""
-    waiting = [pod for pod in pods if not _node(pod) and key_of(pod) not in taken and _maker(pod)]
-    waiting.sort(key=lambda pod: (str(meta(pod).get("creationTimestamp", "")), key_of(pod)))
-    found: dict[str, list[str]] = {}
-    for pod in waiting:
-        found.setdefault(_maker(pod), []).append(key_of(pod))
+def _by_maker(pods: Iterable[Object], makers: set[str]) -> dict[str, list[Object]]:
+    """Pods of these owners, oldest first."""
+    found: dict[str, list[Object]] = {}
+    for pod in pods:
+        if (maker := _maker(pod)) in makers:
+            found.setdefault(maker, []).append(pod)
+    for siblings in found.values():
+        siblings.sort(key=lambda pod: (str(meta(pod).get("creationTimestamp", "")), key_of(pod)))
     return found
+
+
+def _waits(pod: Object) -> bool:
+    return not _node(pod) and not meta(pod).get("deletionTimestamp")
 
 
 def _maker(pod: Object) -> str:

@@ -326,7 +326,7 @@ class Scheduler:
         put_off: tuple[Departure, ...] = ()
         if not self.dry_run:
             put_off = self._act(snapshot, plan, orders) if self.fence() else orders.departures
-        self._turn_s = next_turn_s(snapshot)
+        self._turn_s = min(next_turn_s(snapshot), self.promises.end_s)
         self._waiting = bool(plan.pending or plan.binds or put_off) or any(map(is_stale, snapshot.gangs))
         if outdated or put_off:
             self.news.notify()

@@ -250,7 +250,9 @@ def _known(api: Api, settings: ControllerSettings) -> Known:
     """The owners of a pod matter only if we group pods ourselves."""
     store = Store()
     owners = OwnerResolver(api.within(ASKED_S), store, settings.scheduler_name if settings.grouping == "own" else "")
-    return Known(store, Assumed(), Promises(), owners)
+    promises = Promises(owners.may_create)
+    store.listen(promises)
+    return Known(store, Assumed(), promises, owners)
 
 
 def _lease(api: Api, settings: ControllerSettings, identity: Identity, clock: Clock) -> Lease:

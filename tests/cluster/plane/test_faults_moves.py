@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from kai_solver.cluster import promises
-from kai_solver.cluster.resources import CONFIG_MAPS, DISRUPTION_BUDGETS, PODS
+from kai_solver.cluster.resources import CONFIG_MAPS, DISRUPTION_BUDGETS, JOBS, PODS
 from tests.cluster.plane.checker import GANG
 from tests.cluster.plane.cluster import SPACE, Cluster, pod
 from tests.cluster.plane.conftest import Make
@@ -98,6 +98,28 @@ def test_20_a_moved_pod_never_comes_back(make_cluster: Make, monkeypatch: pytest
         cluster.pod("next", "research", gpus=4)
         assert cluster.stays_pending("next")
         cluster.wait_bound(1, "next", limit_s=LONG_S)
+
+
+def test_the_place_of_a_moved_pod_is_free_once_its_owner_is_gone(make_cluster: Make) -> None:
+    """Its successor ran there for a moment only, perhaps between two cycles; what comes then has the place at once."""
+    cluster = make_cluster(may_leave=lambda found: found["metadata"]["name"].startswith("half"))
+    cluster.nodes(2)
+    cluster.queues(research=16)
+    for index in range(2):
+        cluster.job(f"half-{index}", "research", 1, gpus=4)
+        wait_for("its pod is there", lambda index=index: len(cluster.names(f"half-{index}")) == 1)  # type: ignore[misc]
+        cluster.bind(cluster.names(f"half-{index}")[0], f"node-{index}")
+    cluster.wait_bound(2, "half")
+    with inside(cluster):
+        cluster.job("whole", "research", 1, gpus=8)
+        cluster.wait_bound(1, "whole", limit_s=LONG_S)
+        cluster.wait_bound(2, "half")
+        for index in range(2):
+            cluster.plane.api.delete(JOBS, SPACE, f"half-{index}")
+        for name in cluster.names("half"):
+            cluster.plane.api.delete(PODS, SPACE, name, grace_s=0)
+        cluster.pod("next", "research", gpus=8)
+        cluster.wait_bound(1, "next", limit_s=promises.COMES_WITHIN_S / 2)
 
 
 def test_a_pod_without_a_controller_is_not_moved(make_cluster: Make) -> None:

@@ -334,8 +334,6 @@ def test_subgroups_beyond_the_minimum_are_reclaimed(spec: Spec) -> None:
 
 # -- consolidation -----------------------------------------------------------------------------------------------------
 
-# Last: the places of pods that are moved are kept for a while, also where a test ends before they come back.
-
 
 def keep(spec: Spec, name: str, queue: str, gpus: int, **more: Any) -> None:
     """A pod that is made again whenever it leaves, at once."""
