@@ -45,7 +45,7 @@ def simulate(
     """Replay a workload in simulated time: arrivals, run times, evictions and what they cost, node failures.
 
     Every policy gets the same jobs and the same failures. Tables are written to the output folder: jobs, queues, nodes,
-    cycles and solve_times as CSV, and summary.json. Ctrl-C ends the replay and writes the results so far (exit
+    cycles, stays and solve_times as CSV, and summary.json. Ctrl-C ends the replay and writes the results so far (exit
     code 130).
 
     \b

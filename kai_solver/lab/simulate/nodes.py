@@ -50,6 +50,11 @@ class NodeBooks:
             raise InternalError(f"{pod.key} has {len(pod.devices)} devices and asked for {pod.gpu.devices}")
         self.held[node, list(pod.devices)] += sign * pod.gpu.parts_on(self._memory_mib[node])
 
+    def wholly_free(self, node: str) -> int:
+        """GPUs of the node of which no pod holds a part."""
+        index = self.index[node]
+        return int((self.exists[index] & (self.held[index] == 0)).sum())
+
     @property
     def up_gpu_milli(self) -> int:
         """Thousandths of GPUs of nodes that are up."""

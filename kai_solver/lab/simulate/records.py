@@ -18,7 +18,8 @@ from kai_solver.units import CPU, GPU, MEMORY, MILLI
 class CycleRow:
     """A cycle that was decided. Those between two rows decided nothing and were not computed.
 
-    ``pending``: gangs with pods that wait, before the plan; ``nominated``: pods that are promised a place.
+    ``pending``, ``waiting``: gangs with pods that wait, before the plan and after it; the latter holds until the next
+    row. ``nominated``: pods that are promised a place.
     """
 
     cycle: int
@@ -32,6 +33,7 @@ class CycleRow:
     gpus_up: float
     fragmentation: float
     fairness_gap: float
+    waiting: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,9 +111,10 @@ class Recorder:
                 self.records.queues.append(QueueRow(cycle, time_s, queue, *line))
         self._last_queues = lines
         if did is not None:
+            waiting = sum(job.waits for job in alive)
             held, up = books.held_gpu_milli / MILLI, books.up_gpu_milli / MILLI
             counts = (pending, did.binds, did.nominated, did.moves, did.evictions)
-            self.records.cycles.append(CycleRow(cycle, time_s, *counts, held, up, fragmentation, gap))
+            self.records.cycles.append(CycleRow(cycle, time_s, *counts, held, up, fragmentation, gap, waiting))
 
     def hold(self, until_s: float) -> None:
         """The last sample holds until then."""

@@ -14,6 +14,7 @@ from kai_solver.lab.simulate.jobs import LiveJob, State
 from kai_solver.lab.simulate.policies import Decider
 from kai_solver.lab.simulate.records import Recorder, Records
 from kai_solver.lab.simulate.scenario import Scenario
+from kai_solver.lab.simulate.stays import StayRow
 from kai_solver.lab.simulate.world import World
 
 _GRAIN = 1e-6
@@ -46,6 +47,7 @@ class Result:
     cycles: int
     jobs: tuple[LiveJob, ...]
     records: Records
+    stays: tuple[StayRow, ...]
     up_gpu_s: float
     held_gpu_s: float
     interrupted: bool
@@ -159,6 +161,7 @@ class _Replay:
             cycles=math.floor(end_s / self.scenario.period_s + _GRAIN) + 1,
             jobs=tuple(self.world.jobs.values()),
             records=self.recorder.records,
+            stays=tuple(self.world.stays.rows),
             up_gpu_s=totals.up,
             held_gpu_s=totals.held,
             interrupted=interrupted,

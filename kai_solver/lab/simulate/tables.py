@@ -17,6 +17,7 @@ from kai_solver.errors import InputError
 from kai_solver.lab.simulate.jobs import LiveJob
 from kai_solver.lab.simulate.records import CycleRow, NodeRow, QueueRow, SolveTime
 from kai_solver.lab.simulate.replay import Result
+from kai_solver.lab.simulate.stays import StayRow
 from kai_solver.lab.simulate.summary import summarize, wait_s
 from kai_solver.units import MILLI
 
@@ -53,6 +54,7 @@ TABLES: dict[str, type[Any]] = {
     "queues": QueueRow,
     "nodes": NodeRow,
     "cycles": CycleRow,
+    "stays": StayRow,
     "solve_times": SolveTime,
 }
 """Row types by table; files have these names."""
@@ -103,6 +105,8 @@ def rows(table: str, results: Sequence[Result]) -> Iterator[tuple[Any, ...]]:
 def _own_rows(table: str, result: Result) -> Sequence[Any]:
     if table == "jobs":
         return [_job_row(job) for job in result.jobs]
+    if table == "stays":
+        return result.stays
     own: Sequence[Any] = getattr(result.records, table)
     return own
 

@@ -10,7 +10,8 @@ from kai_solver.domain import Bind, Node, Plan, Pod, PodStatus, Snapshot
 from kai_solver.errors import InternalError
 from kai_solver.lab.simulate.jobs import LiveJob, State
 from kai_solver.lab.simulate.nodes import NodeBooks
-from kai_solver.lab.simulate.scenario import EPOCH_S, Scenario
+from kai_solver.lab.simulate.scenario import EPOCH_S, Scenario, pod_milli
+from kai_solver.lab.simulate.stays import Stays
 from kai_solver.units import MILLI
 
 Change = Callable[[Pod], Pod]
@@ -66,6 +67,7 @@ class World:
             raise InternalError("two jobs of a scenario have one name")
         self.books = NodeBooks(scenario.cluster.nodes)
         self.totals = Integrals()
+        self.stays = Stays()
         self.alive: dict[str, LiveJob] = {}
         self._nodes = scenario.cluster.nodes
         self._protections = _protections(scenario)
@@ -133,6 +135,7 @@ class World:
         for pod in job.gang.pods:
             if pod.status.holds_resources:
                 self.books.leave(pod)
+                self.stays.gone(self.now_s, pod.key, "done")
             self._releasing.pop(pod.key, None)
         job.finish(self.now_s)
         del self.alive[job.job.key]
@@ -143,6 +146,7 @@ class World:
 
     def _gone(self, pod: Pod) -> Pod:
         self.books.leave(pod)
+        self.stays.gone(self.now_s, pod.key, "node failed")
         return replace(pod, status=PodStatus.PENDING, node="", devices=())
 
     def _set_down(self, name: str, by: int) -> None:
@@ -178,6 +182,7 @@ class World:
             moves=len(plan.moves),
             evictions=len(plan.evictions),
         )
+        self.stays.decided(plan)
         targets = {move.pod: move.target for move in plan.moves}
         leaving: dict[str, set[str]] = {}
         pairs = [(move.gang, move.pod) for move in plan.moves] + [(out.gang, out.pod) for out in plan.evictions]
@@ -213,7 +218,9 @@ class World:
             job = self.jobs[key]
             now = {pod.key: pod for pod in job.gang.pods}
             news |= any(b.nominated and now[p].nominated_node != b.node for p, b in binds.items())
-            self._change(job, {pod: _Bound(self.books, bind) for pod, bind in binds.items()})
+            self._change(job, {pod: _Bound(self, job, bind) for pod, bind in binds.items()})
+            if not all(bind.nominated for bind in binds.values()):
+                self.stays.started(key)
         return news
 
     def _change(self, job: LiveJob, changes: dict[str, Change], *, evicted: bool = False) -> None:
@@ -256,8 +263,9 @@ class World:
 class _Bound:
     """Change of one pod: bound, or promised a place."""
 
-    def __init__(self, books: NodeBooks, bind: Bind) -> None:
-        self._books = books
+    def __init__(self, world: World, job: LiveJob, bind: Bind) -> None:
+        self._world = world
+        self._job = job
         self._bind = bind
 
     def __call__(self, pod: Pod) -> Pod:
@@ -270,7 +278,13 @@ class _Bound:
         )
         if pod.status is not PodStatus.PENDING:
             raise InternalError(f"{pod.key} was bound and is {pod.status.value}")
-        self._books.take(bound)
+        world, job = self._world, self._job
+        free = world.books.wholly_free(bound.node)
+        world.books.take(bound)
+        gpus = pod_milli(bound) / MILLI
+        world.stays.bound(
+            world.now_s, bound, bind, queue=job.gang.queue, since_s=job.job.arrival_s, gpus=gpus, free=free
+        )
         return bound
 
 
