@@ -63,13 +63,17 @@ def check_place(path: Path, field: str = "--plot") -> None:
     Raises
     ------
     InputError
-        The name ends neither in .svg nor in .png, its folder does not exist, or matplotlib is not installed.
+        The name ends neither in .svg nor in .png, its folder does not exist, matplotlib is not installed, or the data
+        would replace a table that belongs to no figure of that name.
     """
     if path.suffix not in (".svg", ".png"):
         problem = f"{path.suffix or 'no ending'} is not a kind of drawing"
         raise InputError(problem, field=field, cure="Write .svg or .png")
     if not path.parent.is_dir():
         raise InputError("is in no folder that exists", field=field, file=str(path), cure="Name a writable place")
+    if data_place(path).exists() and not path.exists():
+        problem = f"{data_place(path).name} is there already, and the figure's data would replace it"
+        raise InputError(problem, field=field, file=str(path), cure="Choose another name, or remove that table")
     if importlib.util.find_spec("matplotlib") is None:
         cure = "Install the extra: pip install kai-solver[experiments]"
         raise InputError("needs matplotlib", field=field, cure=cure)

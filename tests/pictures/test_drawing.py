@@ -65,3 +65,16 @@ def test_a_place_where_nothing_can_be_drawn_is_refused(name: str, problem: str, 
 )
 def test_ticks_of_a_logarithmic_axis_are_round(least: float, most: float, expected: list[float]) -> None:
     assert ticks(least, most) == pytest.approx(expected)
+
+
+def test_a_table_that_belongs_to_no_figure_is_kept(tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib")
+    table = tmp_path / "one.csv"
+    table.write_text("somebody's own\n")
+    with pytest.raises(InputError, match="one.csv is there already"):
+        draw(tmp_path / "one.svg", (4, 3), "x", content, DATA)
+    assert table.read_text() == "somebody's own\n"
+    table.unlink()
+    for _ in range(2):
+        draw(tmp_path / "one.svg", (4, 3), "x", content, DATA)
+    assert table.read_text().startswith("x,y\n")
