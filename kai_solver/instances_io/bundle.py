@@ -79,18 +79,24 @@ def write_bundle(bundle: Bundle, path: Path) -> None:
     InputError
         The file cannot be written.
     """
+    content = bundle_bytes(bundle)
+    partial = path.with_name(f"{path.name}.{os.getpid()}.part")
+    try:
+        partial.write_bytes(content)
+        partial.replace(path)
+    except OSError as error:
+        problem = f"cannot be written: {error.strerror}"
+        raise InputError(problem, file=str(path), cure="Name a writable place") from None
+
+
+def bundle_bytes(bundle: Bundle) -> bytes:
+    """The zip that `write_bundle` writes."""
     members = {_CYCLE: _cycle(bundle), _INSTANCE: native_from_snapshot(bundle.snapshot)}
     content = io.BytesIO()
     with zipfile.ZipFile(content, "w", zipfile.ZIP_DEFLATED) as archive:
         for name, document in members.items():
             archive.writestr(zipfile.ZipInfo(name, _DATED), orjson.dumps(document), zipfile.ZIP_DEFLATED)
-    partial = path.with_name(f"{path.name}.{os.getpid()}.part")
-    try:
-        partial.write_bytes(content.getvalue())
-        partial.replace(path)
-    except OSError as error:
-        problem = f"cannot be written: {error.strerror}"
-        raise InputError(problem, file=str(path), cure="Name a writable place") from None
+    return content.getvalue()
 
 
 def read_bundle(path: Path, limits: Limits = DEFAULT_LIMITS) -> Bundle:
@@ -121,12 +127,28 @@ def bundle_from_documents(documents: Iterable[Document], file: str) -> Bundle:
     return Bundle(snapshot, _solver_model(cycle.model, file), cycle.budget_s, cycle.seed, cycle.error, cycle.versions)
 
 
+def document_of_model(model: SolverModel) -> dict[str, Any]:
+    """All that a model says, as JSON values; `model_of_document` reads it."""
+    document = asdict(model)
+    document["ladder"] = [action.value for action in document.pop("actions")]
+    document["budgetS"] = document.pop("budget_s")
+    return document
+
+
+def model_of_document(document: Mapping[str, Any], file: str) -> SolverModel:
+    """The model that `document_of_model` wrote down.
+
+    Raises
+    ------
+    InputError
+        It is none; names ``file`` and the field.
+    """
+    return _solver_model(validate(_Model, document, file), file)
+
+
 def _cycle(bundle: Bundle) -> dict[str, Any]:
-    model = asdict(bundle.model)
-    model["ladder"] = [action.value for action in model.pop("actions")]
-    model["budgetS"] = model.pop("budget_s")
     return {
-        "model": model,
+        "model": document_of_model(bundle.model),
         "budgetS": bundle.budget_s,
         "seed": bundle.seed,
         "error": bundle.error,

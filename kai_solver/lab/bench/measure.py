@@ -21,13 +21,13 @@ from kai_solver.errors import SolverError
 from kai_solver.instances_io import Loaded, load_instance
 from kai_solver.instances_io.bench_schema import GeneratorDoc, RealDoc
 from kai_solver.lab.bench.calibration import calibration_s
-from kai_solver.lab.bench.cpuclock import CpuClock
-from kai_solver.lab.bench.generate import generated, kai_snapshot, made_real
 from kai_solver.lab.bench.linked import Pair, in_pairs, with_links
-from kai_solver.lab.bench.memory import PeakMemory, family_cpu_s
 from kai_solver.lab.bench.moments import Moment, Moments
 from kai_solver.lab.bench.peers import Peer, peers_beside, reached_by, shortfall
 from kai_solver.lab.bench.steady import next_moment
+from kai_solver.lab.generate import generated, kai_snapshot, made_real
+from kai_solver.lab.runs.cpuclock import CpuClock
+from kai_solver.lab.runs.memory import PeakMemory, family_cpu_s
 from kai_solver.modelfiles import load_model
 
 ClockKind = Literal["wall", "cpu"]

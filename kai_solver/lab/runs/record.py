@@ -1,7 +1,8 @@
 """One run as one row: what was asked, what came out, what it cost, and with what it was measured."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 FORMAT = 1
 """Version of the table's columns."""
@@ -19,7 +20,7 @@ class StageResult:
     name
         The stage's name in the model file.
     value
-        What the plan reaches; None where nothing was decided.
+        What the plan reaches, as a plan's stages state it; None where nothing was decided.
     bound
         What no plan passes; None where none is claimed.
     gap
@@ -29,8 +30,8 @@ class StageResult:
     """
 
     name: str
-    value: int | None
-    bound: int | None
+    value: float | None
+    bound: float | None
     gap: float | None
     is_proven: bool
 
@@ -51,8 +52,8 @@ class Improvement:
 
     at_s: float
     stage: str
-    value: int | None
-    bound: int | None
+    value: float | None
+    bound: float | None
     found_by: str
 
 
@@ -148,3 +149,15 @@ class RunRecord:
     versions: str
     revision: str
     started_at: str
+
+
+def record_of(document: Mapping[str, Any]) -> RunRecord:
+    """The row of its JSON members, which are its fields.
+
+    Raises
+    ------
+    KeyError, TypeError
+        They are not.
+    """
+    stages = tuple(StageResult(**stage) for stage in document["stages"])
+    return RunRecord(**(dict(document) | {"stages": stages}))

@@ -35,9 +35,9 @@ from kai_solver.lab.bench import (
     verdicts,
 )
 from kai_solver.lab.bench.calibration import calibration_s
-from kai_solver.lab.bench.cpuclock import CpuClock
-from kai_solver.lab.bench.generate.load_report import gpus_of
 from kai_solver.lab.bench.moments import Moment, Moments
+from kai_solver.lab.generate.load_report import gpus_of
+from kai_solver.lab.runs.cpuclock import CpuClock
 from tests.support.engines import PATIENT_S, patient_engine
 
 SCALE = Path(__file__).parents[3] / "instances" / "bench" / "sets" / "scale.yaml"

@@ -10,9 +10,9 @@ from kai_solver.errors import InputError
 from kai_solver.instances_io import load_instance, native_from_snapshot, snapshot_from_native
 from kai_solver.instances_io.bench_schema import CliquesDoc, EmptyDoc, LoadedDoc, QuietDoc, ReclaimDoc
 from kai_solver.lab.bench import generated, loaded_snapshot, read_set
-from kai_solver.lab.bench.generate.cliques import CLIQUE, INDEX
-from kai_solver.lab.bench.generate.load_report import gpus_of
-from kai_solver.lab.bench.generate.parts import RACK
+from kai_solver.lab.generate.cliques import CLIQUE, INDEX
+from kai_solver.lab.generate.load_report import gpus_of
+from kai_solver.lab.generate.parts import RACK
 from kai_solver.units import CPU, GPU, MEMORY, MILLI, PODS
 
 BENCH = Path(__file__).parents[3] / "instances" / "bench"

@@ -12,8 +12,8 @@ from kai_solver.errors import InputError
 from kai_solver.instances_io import native_from_snapshot, snapshot_from_native
 from kai_solver.instances_io.bench_schema import EmptyDoc, GeneratorDoc, LoadedDoc, RealDoc, ReclaimDoc
 from kai_solver.lab.bench import generated, jobs_of, made_real, read_set
-from kai_solver.lab.bench.generate.real import APP, JOB, KIND, SYSTEM
 from kai_solver.lab.bench.measure import measure_here
+from kai_solver.lab.generate.real import APP, JOB, KIND, SYSTEM
 from kai_solver.modelfiles import load_model
 from kai_solver.units import CPU, GPU, MEMORY, MILLI, PODS
 

@@ -9,11 +9,11 @@ from numpy.random import Generator
 from kai_solver.domain import Gang, Node, Snapshot
 from kai_solver.errors import InputError
 from kai_solver.instances_io.bench_schema import LoadedDoc
-from kai_solver.lab.bench.generate.filling import Filler, Ints
-from kai_solver.lab.bench.generate.load_report import LoadReport, report_on
-from kai_solver.lab.bench.generate.parts import BLOCK, FABRIC, NODE_GPUS, NOW_S, RACK, gang, node
-from kai_solver.lab.bench.generate.shapes import Bools, Shapes, draw_shapes
-from kai_solver.lab.bench.generate.tree import Leaves, draw_leaves, queues_of, shared_out
+from kai_solver.lab.generate.filling import Filler, Ints
+from kai_solver.lab.generate.load_report import LoadReport, report_on
+from kai_solver.lab.generate.parts import BLOCK, FABRIC, NODE_GPUS, NOW_S, RACK, gang, node
+from kai_solver.lab.generate.shapes import Bools, Shapes, draw_shapes
+from kai_solver.lab.generate.tree import Leaves, draw_leaves, queues_of, shared_out
 from kai_solver.units import ResourceSchema
 
 PODS_PER_NODE = 6

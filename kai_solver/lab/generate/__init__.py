@@ -2,12 +2,12 @@
 
 from kai_solver.domain import Snapshot
 from kai_solver.instances_io.bench_schema import CliquesDoc, EmptyDoc, GeneratorDoc, LoadedDoc, ReclaimDoc
-from kai_solver.lab.bench.generate.cliques import cliques_snapshot
-from kai_solver.lab.bench.generate.kai_snapshot import kai_snapshot
-from kai_solver.lab.bench.generate.load_report import LoadReport, report_on
-from kai_solver.lab.bench.generate.loaded import loaded_snapshot
-from kai_solver.lab.bench.generate.plain import empty_snapshot, quiet_snapshot, reclaim_snapshot
-from kai_solver.lab.bench.generate.real import made_real
+from kai_solver.lab.generate.cliques import cliques_snapshot
+from kai_solver.lab.generate.kai_snapshot import kai_snapshot
+from kai_solver.lab.generate.load_report import LoadReport, report_on
+from kai_solver.lab.generate.loaded import loaded_snapshot
+from kai_solver.lab.generate.plain import empty_snapshot, quiet_snapshot, reclaim_snapshot
+from kai_solver.lab.generate.real import made_real
 
 __all__ = ["LoadReport", "generated", "kai_snapshot", "loaded_snapshot", "made_real", "report_on"]
 

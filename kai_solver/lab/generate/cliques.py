@@ -21,7 +21,7 @@ from kai_solver.domain import (
     gpus_asked,
 )
 from kai_solver.instances_io.bench_schema import CliquesDoc
-from kai_solver.lab.bench.generate.parts import HOST, NAMESPACE, NOW_S, node, queue
+from kai_solver.lab.generate.parts import HOST, NAMESPACE, NOW_S, node, queue
 from kai_solver.units import MILLI, ResourceSchema
 
 Ints = np.ndarray[Any, np.dtype[np.int64]]

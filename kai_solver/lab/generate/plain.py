@@ -2,7 +2,7 @@
 
 from kai_solver.domain import Gang, Node, Queue, Snapshot
 from kai_solver.instances_io.bench_schema import EmptyDoc, QuietDoc, ReclaimDoc
-from kai_solver.lab.bench.generate.parts import NODE_GPUS, NOW_S, gang, node, queue
+from kai_solver.lab.generate.parts import NODE_GPUS, NOW_S, gang, node, queue
 from kai_solver.units import ResourceSchema
 
 _TOP = queue("default", 0, -1)

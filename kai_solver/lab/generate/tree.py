@@ -8,7 +8,7 @@ import numpy as np
 from numpy.random import Generator
 
 from kai_solver.domain import Queue
-from kai_solver.lab.bench.generate.parts import queue
+from kai_solver.lab.generate.parts import queue
 from kai_solver.units import MILLI, UNLIMITED
 
 Ints = np.ndarray[Any, np.dtype[np.int64]]

@@ -3,7 +3,7 @@
 import os
 import time
 
-from kai_solver.lab.bench.memory import family
+from kai_solver.lab.runs.memory import family
 
 WORKERS = 2
 """The solver's children work on so many cores at once."""

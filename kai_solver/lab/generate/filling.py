@@ -5,8 +5,8 @@ from typing import Any
 import numpy as np
 from numpy.random import Generator
 
-from kai_solver.lab.bench.generate.parts import NODE_GPUS
-from kai_solver.lab.bench.generate.shapes import Shapes
+from kai_solver.lab.generate.parts import NODE_GPUS
+from kai_solver.lab.generate.shapes import Shapes
 
 Ints = np.ndarray[Any, np.dtype[np.int64]]
 

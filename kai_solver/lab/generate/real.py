@@ -29,7 +29,7 @@ from kai_solver.domain import (
 )
 from kai_solver.errors import InputError
 from kai_solver.instances_io.bench_schema import RealDoc
-from kai_solver.lab.bench.generate.parts import HOST
+from kai_solver.lab.generate.parts import HOST
 from kai_solver.units import CPU, GPU, MEMORY, MILLI, PODS
 from kai_solver.units.resources import FIXED
 

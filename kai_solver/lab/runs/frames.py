@@ -1,0 +1,100 @@
+"""The tables of a study, as polars' data frames, and as Parquet and CSV."""
+
+import importlib.util
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, fields
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from kai_solver.errors import InputError
+from kai_solver.lab.runs.record import Improvement, RunRecord, StageResult
+
+if TYPE_CHECKING:
+    import polars as pl
+
+
+@dataclass(frozen=True, slots=True)
+class Frames:
+    """The tables of one study.
+
+    Attributes
+    ----------
+    runs
+        A row for each run: the fields of `RunRecord` without its stages.
+    stages
+        A row for each stage of each run: run, position (0 is the first), and the fields of `StageResult`.
+    improvements
+        A row for each improvement: run, and the fields of `Improvement`, in order of time.
+    """
+
+    runs: "pl.DataFrame"
+    stages: "pl.DataFrame"
+    improvements: "pl.DataFrame"
+
+
+def check_polars() -> None:
+    """Refuse to go on without polars.
+
+    Raises
+    ------
+    InputError
+        It is not installed.
+    """
+    if importlib.util.find_spec("polars") is None:
+        cure = "Install it: pip install 'kai-solver[experiments]'"
+        raise InputError("tables need polars, which is not installed", cure=cure)
+
+
+def frames_of(records: Sequence[RunRecord], improvements: Mapping[str, Sequence[Improvement]]) -> Frames:
+    """Tables of runs; ``improvements`` by run."""
+    runs = [{name: getattr(record, name) for name in _names(RunRecord)} for record in records]
+    stages = [
+        {"run": record.run, "position": position, **asdict(stage)}
+        for record in records
+        for position, stage in enumerate(record.stages)
+    ]
+    moments = [{"run": record.run, **asdict(one)} for record in records for one in improvements.get(record.run, ())]
+    return Frames(
+        _frame(runs, RunRecord, {}),
+        _frame(stages, StageResult, {"run": str, "position": int}),
+        _frame(moments, Improvement, {"run": str}),
+    )
+
+
+def write_frames(frames: Frames, folder: Path) -> list[Path]:
+    """Write each table as ``NAME.parquet`` and ``NAME.csv``, each in one step; return the files.
+
+    Raises
+    ------
+    OSError
+        One cannot be written.
+    """
+    written = []
+    for name in _names(Frames):
+        frame: pl.DataFrame = getattr(frames, name)
+        for ending, write in (("parquet", frame.write_parquet), ("csv", frame.write_csv)):
+            path = folder / f"{name}.{ending}"
+            partial = path.with_name(f"{path.name}.part")
+            write(partial)
+            partial.replace(path)
+            written.append(path)
+    return written
+
+
+def _names(kind: type[Any]) -> Iterable[str]:
+    return [field.name for field in fields(kind) if field.name != "stages" or kind is not RunRecord]
+
+
+def _frame(rows: list[dict[str, Any]], kind: type[Any], first: Mapping[str, type]) -> "pl.DataFrame":
+    """Rows with the columns and types of a dataclass, after those of ``first``; an empty table has them too."""
+    check_polars()
+    import polars as pl  # an extra, and slow to import
+
+    by_type: Mapping[Any, Any] = {str: pl.String, int: pl.Int64, bool: pl.Boolean, float: pl.Float64}
+    named = {name: by_type[of] for name, of in first.items()}
+    types = {field.name: field.type for field in fields(kind)}
+    wanted = {
+        name: by_type.get(types[name], pl.Float64 if "float" in str(types[name]) else pl.String)
+        for name in _names(kind)
+    }
+    return pl.DataFrame(rows, schema=named | wanted, orient="row")

@@ -1,0 +1,165 @@
+"""What happens in the process of a run: decide once, or replay a scenario, and write down what that came to."""
+
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from datetime import UTC, datetime
+
+from kai_solver.domain import Plan, PodStatus, Snapshot, Stage, counted_gpu_milli
+from kai_solver.engine import Engine, Progress, cycle
+from kai_solver.instances_io import Loaded
+from kai_solver.lab.runs.cpuclock import CpuClock
+from kai_solver.lab.runs.machine import cores, cpu, host, revision, versions
+from kai_solver.lab.runs.record import Improvement, RunRecord, StageResult, Status
+from kai_solver.lab.runs.task import KUBE_DEFAULT, Generated, Task
+from kai_solver.units import MILLI
+
+Hear = Callable[[Improvement], None]
+"""Called with each improvement when it is found."""
+
+WORK = "evicted-work"
+"""Kind of the stages that count evicted GPU-seconds, one for each priority."""
+
+
+def blank(task: Task, status: Status, error: str = "") -> RunRecord:
+    """The row of a run of which nothing but its task is known."""
+    return RunRecord(
+        run=task.run,
+        command=task.command,
+        instance=task.source.name,
+        source=_said_source(task),
+        family=task.family,
+        nodes=0,
+        gpus=0.0,
+        gangs=0,
+        pods=0,
+        model=KUBE_DEFAULT if task.model is None else task.model.name,
+        model_hash="" if task.model is None else task.model.hash,
+        seed=task.seed,
+        budget_s=task.budget_s,
+        clock=task.clock,
+        status=status,
+        error=" ".join(error.split()),
+        stages=(),
+        admitted=0,
+        pending=0,
+        pending_proven=0,
+        evicted_pods=0,
+        evicted_work=0,
+        moved_pods=0,
+        first_plan_s=None,
+        best_plan_s=None,
+        proof_s=None,
+        primal_integral=None,
+        read_s=0.0,
+        build_s=0.0,
+        presolve_s=0.0,
+        solve_s=0.0,
+        wall_s=0.0,
+        cpu_s=0.0,
+        variables=0,
+        constraints=0,
+        presolved_variables=0,
+        presolved_constraints=0,
+        peak_mib=0.0,
+        is_shared=task.is_shared,
+        host=host(),
+        cpu=cpu(),
+        cores=cores(),
+        versions=versions(),
+        revision=revision(),
+        started_at=datetime.now(UTC).isoformat(timespec="seconds"),
+    )
+
+
+def _said_source(task: Task) -> str:
+    source = task.source
+    if isinstance(source, Generated):
+        return f"{source.generator.kind}, draw {source.draw}"
+    return str(source.path)
+
+
+def described(record: RunRecord, snapshot: Snapshot) -> RunRecord:
+    """The row with the size of the instance."""
+    waiting = [sum(pod.status is PodStatus.PENDING for pod in gang.pods) for gang in snapshot.gangs]
+    return replace(
+        record,
+        nodes=len(snapshot.nodes),
+        gpus=sum(counted_gpu_milli(node, snapshot.schema, snapshot.policy) for node in snapshot.nodes) / MILLI,
+        gangs=sum(pods > 0 for pods in waiting),
+        pods=sum(waiting),
+    )
+
+
+class _Listener:
+    """Hears a cycle's progress; keeps what is better than what was known of the stage before."""
+
+    def __init__(self, hear: Hear) -> None:
+        self.improvements: list[Improvement] = []
+        self._hear = hear
+        self._known: dict[str, tuple[float | None, float | None]] = {}
+
+    def __call__(self, progress: Progress) -> None:
+        """Take notice."""
+        if progress.bound is not None:
+            self.take(progress.elapsed_s, progress.phase, progress.incumbent, progress.bound, "")
+
+    def take(self, at_s: float, stage: str, value: float | None, bound: float | None, found_by: str) -> None:
+        """Write down what a stage has reached, where that is news."""
+        if self._known.get(stage, (None, None)) == (value, bound):
+            return
+        self._known[stage] = value, bound
+        self.improvements.append(Improvement(at_s, stage, value, bound, found_by))
+        self._hear(self.improvements[-1])
+
+
+def decide_once(task: Task, loaded: Loaded, hear: Hear = lambda _: None) -> tuple[RunRecord, tuple[Improvement, ...]]:
+    """Plan one cycle by the task's model, as its instance says; `execute` measures memory and CPU time of it.
+
+    The solver's process is started before, and is not in the budget.
+    """
+    if task.model is None:
+        raise ValueError("kube-default replays scenarios, it decides no instance")
+    actions = loaded.case.actions if loaded.case is not None else ()
+    model = replace(task.model, actions=actions) if actions else task.model
+    listener = _Listener(hear)
+    record = described(blank(task, "ok"), loaded.snapshot)
+    with Engine(model, clock=CpuClock() if task.clock == "cpu" else time.monotonic) as engine:
+        engine.wait()
+        plan = cycle(
+            loaded.snapshot,
+            model,
+            budget_s=task.budget_s,
+            clock=engine.clock,
+            seed=task.seed,
+            progress=listener,
+            child=engine.child,
+        )
+    for stage in plan.stages:
+        listener.take(plan.timing_s["decide"], stage.name, stage.value, stage.bound, "")
+    return _of_plan(record, plan, listener.improvements), tuple(listener.improvements)
+
+
+def _of_plan(record: RunRecord, plan: Plan, improvements: list[Improvement]) -> RunRecord:
+    timing = plan.timing_s
+    return replace(
+        record,
+        stages=tuple(_stage(stage) for stage in plan.stages),
+        admitted=len({gang for gang, _ in plan.admitted}),
+        pending=len(plan.pending),
+        pending_proven=sum(entry.proof.state == "proven" for entry in plan.pending),
+        evicted_pods=len(plan.evictions),
+        evicted_work=round(sum(stage.value for stage in plan.stages if stage.name.partition("/")[0] == WORK)),
+        moved_pods=len(plan.moves),
+        first_plan_s=timing["first-plan"],
+        best_plan_s=max((one.at_s for one in improvements if one.value is not None), default=timing["decide"]),
+        proof_s=timing["decide"] if all(stage.optimal for stage in plan.stages) else None,
+        build_s=timing.get("build", 0.0),
+        presolve_s=timing.get("presolve", 0.0),
+        solve_s=timing["decide"],
+        error="; ".join(note for note in plan.notes if "solver process" in note),
+    )
+
+
+def _stage(stage: Stage) -> StageResult:
+    return StageResult(stage.name, stage.value, stage.bound, stage.gap, stage.optimal)
