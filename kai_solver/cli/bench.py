@@ -141,7 +141,7 @@ def bench(
       kai-solver bench instances/bench/sets/scale.yaml --generate loaded-1000 --seeds 7 --output loaded.json.zst
     """
     from kai_solver.cli.bench_sets import after, beside, check_record, draw_course, record_in, report
-    from kai_solver.cli.planfiles import check_place
+    from kai_solver.instances_io.output import check_place
     from kai_solver.lab.bench import is_set, of_today, read_set, read_stored
 
     names = [name.strip() for name in models.split(",")] if models else []
@@ -212,9 +212,9 @@ def _write_generated(sets: "list[BenchSet]", name: str, seeds: str, output: Path
     """One instance of a set, in the native format, or as a KAI snapshot with all that objects of a cluster carry."""
     import orjson
 
-    from kai_solver.cli.planfiles import write_bytes
     from kai_solver.errors import InputError
     from kai_solver.instances_io import native_from_snapshot
+    from kai_solver.instances_io.output import write_bytes
     from kai_solver.lab.bench import generated, kai_snapshot, made_real
 
     seed, *more = parse_seeds(seeds)

@@ -10,8 +10,8 @@ from rich.console import Console
 
 from kai_solver.cli.bench_report import print_csv, print_json, print_table
 from kai_solver.cli.console import heading, line, open_console, table
-from kai_solver.cli.planfiles import write_bytes
 from kai_solver.errors import InputError
+from kai_solver.instances_io.output import write_bytes
 from kai_solver.lab.bench import (
     BenchSet,
     Run,

@@ -53,8 +53,8 @@ def compare(
     from kai_solver.cli.documents import deliver, document
     from kai_solver.cli.inputs import read_request
     from kai_solver.cli.interrupt import stopping_on_interrupt
-    from kai_solver.cli.planfiles import make_folder
     from kai_solver.cli.solve import decide
+    from kai_solver.instances_io.output import make_folder
 
     chosen = _load(models)
     if plans is not None:
@@ -70,7 +70,7 @@ def compare(
         interrupted = stop.is_set()
     names = [model.name for model in chosen]
     if plans is not None:
-        from kai_solver.cli.planfiles import write_plan
+        from kai_solver.instances_io.plans import write_plan
 
         for name, plan in zip(names, found, strict=True):
             write_plan(plan, plans / f"{name}.plan.json")

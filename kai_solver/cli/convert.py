@@ -57,10 +57,10 @@ def convert(
     """
     from kai_solver.cli.documents import deliver, document
     from kai_solver.cli.inputs import parse_limits, tell_notices
-    from kai_solver.cli.planfiles import write_bytes
     from kai_solver.errors import InputError
     from kai_solver.instances_io import load_instance
     from kai_solver.instances_io.anonymize import anonymize as hash_names
+    from kai_solver.instances_io.output import write_bytes
 
     _check_output(output, force=force)
     form = to or (Form.SNAPSHOT if output.suffix == ".zip" else Form.NATIVE)
@@ -79,8 +79,8 @@ def convert(
 
 
 def _check_output(output: Path, *, force: bool) -> None:
-    from kai_solver.cli.planfiles import check_place
     from kai_solver.errors import InputError
+    from kai_solver.instances_io.output import check_place
 
     packed = ".zst" if output.suffix == ".zst" else ""
     if not output.name.removesuffix(packed).endswith(SUFFIXES[packed]):

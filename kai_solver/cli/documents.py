@@ -7,7 +7,7 @@ from typing import Any
 import orjson
 import typer
 
-from kai_solver.cli.planfiles import write_bytes
+from kai_solver.instances_io.output import write_bytes
 
 
 def document(kind: str, members: Mapping[str, Any]) -> dict[str, Any]:

@@ -125,7 +125,7 @@ def _print(explanations: "list[Explanation]", names: dict[str, str], *, verbose:
 
 def _plan(request: "Request", plan: Path | None, seed: int, quiet: bool) -> "Plan":
     if plan is not None:
-        from kai_solver.cli.planfiles import read_plan_of
+        from kai_solver.instances_io.plans import read_plan_of
 
         return read_plan_of(request.loaded.snapshot, plan)
     from kai_solver.cli.interrupt import stopping_on_interrupt

@@ -46,9 +46,10 @@ def read_request(
         One of them cannot be used.
     """
     from kai_solver.instances_io import load_instance
+    from kai_solver.instances_io.complete import check_complete
 
     loaded = load_instance(instance, limits=parse_limits(input_limit))
-    check_complete(instance, loaded)
+    check_complete(str(instance), loaded)
     bundle = loaded.extra.get("bundle")
     chosen = bundle.model if bundle is not None and is_own_first else model
     budget_s = parse_budget_s(budget) if budget is not None else chosen.budget_s
@@ -56,35 +57,6 @@ def read_request(
     return Request(
         instance, loaded, replace(chosen, actions=chosen_actions) if chosen_actions else chosen, budget_s, actions_from
     )
-
-
-def check_nodes(instance: Path, snapshot: Snapshot) -> None:
-    """Refuse a cluster without nodes.
-
-    Raises
-    ------
-    InputError
-        It has none.
-    """
-    if not snapshot.nodes:
-        cure = "Add the nodes of the cluster: kubectl get nodes -o yaml"
-        raise InputError("has no nodes", file=str(instance), cure=cure)
-
-
-def check_complete(instance: Path, loaded: "Loaded") -> None:
-    """Refuse an instance in which nothing could be decided.
-
-    Raises
-    ------
-    InputError
-        It has no nodes; or nothing in it asks for a place, and something was set aside.
-    """
-    snapshot = loaded.snapshot
-    check_nodes(instance, snapshot)
-    aside = [notice for notice in snapshot.notices if notice.kind == "set-aside"]
-    if aside and not snapshot.gangs:
-        problem = f"has nothing to schedule, and {aside[0].object} was set aside: {aside[0].text}"
-        raise InputError(problem, file=str(instance), cure="Correct that object")
 
 
 def _meant(name: str, known: Sequence[str]) -> str:

@@ -30,7 +30,7 @@ def json_place(output: Path | None) -> Path | None:
         No file can be there, or its name says that it is YAML.
     """
     if output is not None:
-        from kai_solver.cli.planfiles import check_json_place
+        from kai_solver.instances_io.output import check_json_place
 
         check_json_place(output)
     return output

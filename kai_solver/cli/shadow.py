@@ -91,7 +91,7 @@ def shadow(
         cure = "Give two snapshots, --recording, --server or --live, and one of them only"
         raise InputError("what is to be compared is not clear", cure=cure)
     if page is not None:
-        from kai_solver.cli.planfiles import check_place
+        from kai_solver.instances_io.output import check_place
 
         check_place(page)
     if before is not None and after is not None:
@@ -127,7 +127,7 @@ def _show(found: "Comparison", page: Path | None, output: Path | None, *, full: 
 
         typer.echo(clean(text_of_report(found, full=full)))
     if page is not None:
-        from kai_solver.cli.planfiles import write_bytes
+        from kai_solver.instances_io.output import write_bytes
 
         write_bytes(page_of_report(found).encode(), page)
 

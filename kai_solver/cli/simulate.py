@@ -90,7 +90,7 @@ def _replay_all(
     """One policy after the other; the one that is interrupted is the last."""
     from kai_solver.cli.inputs import parse_budget_s
     from kai_solver.cli.interrupt import stopping_on_interrupt
-    from kai_solver.cli.planfiles import make_folder
+    from kai_solver.instances_io.output import make_folder
     from kai_solver.lab.simulate import KubeDefault, ModelPolicy, replay
     from kai_solver.modelfiles import load_model
 

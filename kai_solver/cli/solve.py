@@ -84,11 +84,11 @@ def solve(
             plan = decide(request, seed, stop.is_set, quiet=quiet, bundles=bundles, child=started)
             interrupted = stop.is_set()
             if output is not None:
-                from kai_solver.cli.planfiles import write_plan
+                from kai_solver.instances_io.plans import write_plan
 
                 write_plan(plan, output)
     if as_json:
-        from kai_solver.cli.planfiles import plan_json
+        from kai_solver.instances_io.plans import plan_json
 
         typer.echo(plan_json(plan))
     else:

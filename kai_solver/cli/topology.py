@@ -50,13 +50,14 @@ def topology(
       kai-solver topology cluster.yaml --node gpu-11 --plan plan.json --plot gpu-11.png
     """
     from kai_solver.cli.documents import deliver, document
-    from kai_solver.cli.inputs import check_nodes, chosen_name, parse_limits, tell_notices
+    from kai_solver.cli.inputs import chosen_name, parse_limits, tell_notices
     from kai_solver.explaining import domain_lines
     from kai_solver.instances_io import load_instance
+    from kai_solver.instances_io.complete import check_nodes
 
     snapshot = load_instance(instance, limits=parse_limits(input_limit)).snapshot
     tell_notices(snapshot, quiet=quiet)
-    check_nodes(instance, snapshot)
+    check_nodes(str(instance), snapshot)
     if node:
         from kai_solver.cli.topology_node import show_node
 
@@ -86,8 +87,8 @@ def _leaf_queues(snapshot: "Snapshot") -> list[str]:
 def _after(snapshot: "Snapshot", plan: Path | None) -> "Snapshot":
     if plan is None:
         return snapshot
-    from kai_solver.cli.planfiles import read_plan_of
     from kai_solver.explaining import carried_out
+    from kai_solver.instances_io.plans import read_plan_of
 
     return carried_out(snapshot, read_plan_of(snapshot, plan))
 

@@ -36,8 +36,8 @@ def show_node(
     """
     from kai_solver.cli.documents import deliver, document
     from kai_solver.cli.inputs import chosen_name
-    from kai_solver.cli.planfiles import read_plan_of
     from kai_solver.explaining import GpuBoards
+    from kai_solver.instances_io.plans import read_plan_of
 
     if named:
         raise InputError("is of trees, and --node is of one node", field="--topology", cure="Leave one of them out")

@@ -49,16 +49,17 @@ def validate(
       kai-solver validate snapshot.zip --plan plan.json
     """
     from kai_solver.cli.documents import deliver, document
-    from kai_solver.cli.inputs import check_complete, choose_actions, parse_limits
+    from kai_solver.cli.inputs import choose_actions, parse_limits
     from kai_solver.errors import InputError
     from kai_solver.instances_io import load_instance
+    from kai_solver.instances_io.complete import check_complete
     from kai_solver.instances_io.lints import lints
 
     if plan is not None and given is not None:
         raise InputError("two plans are given", field="--plan", cure="Leave one of them out")
     plan = plan or given
     loaded = load_instance(instance, limits=parse_limits(input_limit))
-    check_complete(instance, loaded)
+    check_complete(str(instance), loaded)
     snapshot = loaded.snapshot
     allowed, _ = choose_actions(loaded, actions)
     if plan is None:
@@ -69,8 +70,8 @@ def validate(
             _print_findings(instance, findings, quiet=quiet)
         return Exit.FINDINGS if any(found.level in SERIOUS for found in findings) else Exit.FINE
     from kai_solver.check import check_plan
-    from kai_solver.cli.planfiles import read_plan_of
     from kai_solver.domain import ACTIONS
+    from kai_solver.instances_io.plans import read_plan_of
 
     violations = check_plan(snapshot, read_plan_of(snapshot, plan), actions=allowed or ACTIONS)
     broken = [{"rule": v.rule, "object": v.object, "text": v.text} for v in violations]

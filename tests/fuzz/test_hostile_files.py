@@ -16,12 +16,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kai_solver.check import check_plan
-from kai_solver.cli.planfiles import read_plan_of
 from kai_solver.engine import Engine
 from kai_solver.errors import InputError
 from kai_solver.instances_io import Limits, load_instance, native_from_snapshot
 from kai_solver.instances_io.lints import lints
 from kai_solver.instances_io.planfile import plan_to_document
+from kai_solver.instances_io.plans import read_plan_of
 from kai_solver.modelfiles import load_model
 from tests.fuzz.amounts import SHOWN, some
 from tests.fuzz.hostile import INSTANCES, ROOT, Spoil, spoiled, spoilt

@@ -1,0 +1,84 @@
+"""Files that are written: places are looked at before the work, and contents appear in one step."""
+
+from pathlib import Path
+
+import zstandard
+
+from kai_solver.errors import InputError
+
+_PARTIAL = ".part"
+"""Ends the name of a file that is not complete yet."""
+
+
+def check_place(path: Path) -> None:
+    """Refuse a place where no file can be, before minutes are spent on what is to be written there.
+
+    Raises
+    ------
+    InputError
+        Its folder does not exist, or it is one itself.
+    """
+    if path.is_dir() or not path.parent.is_dir():
+        problem = "is a folder" if path.is_dir() else "is in no folder that exists"
+        raise InputError(problem, file=str(path), cure="Name a writable place")
+    partial = path.with_name(path.name + _PARTIAL)
+    try:
+        partial.touch()
+        partial.unlink()
+    except OSError as error:
+        raise InputError(
+            f"cannot be written: {reason_of(error)}", file=str(path), cure="Name a writable place"
+        ) from error
+
+
+def check_json_place(path: Path) -> None:
+    """Refuse a place where no JSON document can be, before it is made.
+
+    Raises
+    ------
+    InputError
+        No file can be there, or its name says that it is YAML.
+    """
+    if path.suffix in (".yaml", ".yml"):
+        raise InputError("would hold JSON, and its name says YAML", file=str(path), cure="Name a .json file")
+    check_place(path)
+
+
+def make_folder(folder: Path) -> None:
+    """Make a folder for what is to be written, before minutes are spent on that.
+
+    Raises
+    ------
+    InputError
+        It cannot be, or nothing can be written into it.
+    """
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise InputError(f"cannot be written: {reason_of(error)}", file=str(folder), cure="Name a folder") from error
+    check_place(folder / "results")
+
+
+def reason_of(error: Exception) -> str:
+    """What the operating system or a library says, to be the end of a sentence."""
+    return (getattr(error, "strerror", None) or str(error)).lower()
+
+
+def write_bytes(content: bytes, path: Path) -> None:
+    """Write a file in one step: a reader sees the old content or the new one.
+
+    Raises
+    ------
+    InputError
+        It cannot be written.
+    """
+    if path.suffix == ".zst":
+        content = zstandard.ZstdCompressor(level=9).compress(content)
+    partial = path.with_name(path.name + _PARTIAL)
+    try:
+        partial.write_bytes(content)
+        partial.replace(path)
+    except OSError as error:
+        raise InputError(
+            f"cannot be written: {reason_of(error)}", file=str(path), cure="Name a writable place"
+        ) from error
