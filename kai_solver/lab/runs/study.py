@@ -139,7 +139,7 @@ class Study:
         return frames_of(self.records, self._improvements)
 
     def write_tables(self) -> list[Path]:
-        """Write the tables anew, as Parquet and CSV; return the files.
+        """Write the tables of all runs so far, as Parquet and CSV; return the files.
 
         Raises
         ------
