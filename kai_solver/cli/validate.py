@@ -1,6 +1,5 @@
 """``kai-solver validate``: an instance by the importer and the lints, a plan by the rules."""
 
-from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -11,20 +10,7 @@ from kai_solver.cli.options import Actions, AsJson, InputLimit, Instance, Output
 
 if TYPE_CHECKING:
     from kai_solver.check import Violation
-
-
-SERIOUS = ("set-aside", "error")
-"""Levels of findings that make the exit code 1."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Finding:
-    """A notice of the importer or a lint; ``level``: set-aside, error, warning or info."""
-
-    level: str
-    object: str
-    text: str
-    cure: str = ""
+    from kai_solver.library import Finding
 
 
 @guarded
@@ -53,7 +39,6 @@ def validate(
     from kai_solver.errors import InputError
     from kai_solver.instances_io import load_instance
     from kai_solver.instances_io.complete import check_complete
-    from kai_solver.instances_io.lints import lints
 
     if plan is not None and given is not None:
         raise InputError("two plans are given", field="--plan", cure="Leave one of them out")
@@ -63,12 +48,14 @@ def validate(
     snapshot = loaded.snapshot
     allowed, _ = choose_actions(loaded, actions)
     if plan is None:
-        findings = [_Finding(n.kind, n.object, n.text) for n in snapshot.notices]
-        findings += [_Finding(f.severity, f.object, f.text, f.cure) for f in lints(snapshot)]
-        members = {"instance": str(instance), "findings": [asdict(found) for found in findings]}
+        from kai_solver.library.validating import SERIOUS, findings_of
+
+        findings = findings_of(snapshot)
+        found = [{"level": one.level, "object": one.object, "text": one.text, "cure": one.cure} for one in findings]
+        members = {"instance": str(instance), "findings": found}
         if deliver(document("validation", members), as_json=as_json, output=output):
             _print_findings(instance, findings, quiet=quiet)
-        return Exit.FINDINGS if any(found.level in SERIOUS for found in findings) else Exit.FINE
+        return Exit.FINDINGS if any(one.level in SERIOUS for one in findings) else Exit.FINE
     from kai_solver.check import check_plan
     from kai_solver.domain import ACTIONS
     from kai_solver.instances_io.plans import read_plan_of
@@ -81,7 +68,7 @@ def validate(
     return Exit.FINDINGS if violations else Exit.FINE
 
 
-def _print_findings(instance: Path, findings: list[_Finding], *, quiet: bool) -> None:
+def _print_findings(instance: Path, findings: "list[Finding]", *, quiet: bool) -> None:
     from kai_solver.cli.console import counted
 
     for found in findings:

@@ -41,7 +41,7 @@ from kai_solver.errors.barrier import barrier
 from kai_solver.errors.collector import without_collection
 from kai_solver.model.families import family
 from kai_solver.model.stages import stages
-from kai_solver.planning import assemble
+from kai_solver.planning.assemble import assemble
 from kai_solver.planstate.outcome import Admission, Outcome
 from kai_solver.problem import Memo, Problem, build_problem
 from kai_solver.problem.rules import installed_rules

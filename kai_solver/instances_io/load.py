@@ -5,12 +5,15 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import orjson
+
 from kai_solver.domain import Notice
 from kai_solver.errors import InputError
 from kai_solver.errors.collector import without_collection
 from kai_solver.instances_io.importers import Importer, Loaded, Source, importers
 from kai_solver.instances_io.limits import DEFAULT_LIMITS, Limits
-from kai_solver.instances_io.reader import read_documents
+from kai_solver.instances_io.reader import parse, read_documents
+from kai_solver.instances_io.unpack import Member
 
 
 def load_instance(path: str | Path, *, limits: Limits | None = None, now_s: float | None = None) -> Loaded:
@@ -42,6 +45,25 @@ def load_instance(path: str | Path, *, limits: Limits | None = None, now_s: floa
         loaded = _importer_of(documents[0][1], source.path).load(documents, source)
         del documents
     return _with_faults(loaded, faults) if faults else loaded
+
+
+def instance_of(
+    document: Mapping[str, Any], file: str = "", *, limits: Limits = DEFAULT_LIMITS, now_s: float | None = None
+) -> Loaded:
+    """An instance of one document of plain JSON types, of whatever kind; files that it names are relative to here.
+
+    Raises
+    ------
+    InputError, LimitExceededError
+        It cannot be used; names field and cure.
+    """
+    try:
+        [(_, plain)] = parse(Member(file, orjson.dumps(dict(document), option=orjson.OPT_SERIALIZE_NUMPY)), limits)
+    except TypeError as error:
+        cure = "Give texts, numbers, lists and dicts alone, as JSON has them"
+        raise InputError(f"is not a document: {error}", file=file, cure=cure) from None
+    path = Path(file)
+    return _importer_of(plain, path).load([(file, plain)], Source(path, limits, now_s))
 
 
 def _with_faults(loaded: Loaded, faults: list[InputError]) -> Loaded:

@@ -6,7 +6,8 @@ from dataclasses import replace
 from datetime import UTC, datetime
 
 from kai_solver.domain import Plan, PodStatus, Snapshot, Stage, counted_gpu_milli
-from kai_solver.engine import Engine, Progress, cycle
+from kai_solver.engine import Engine, Progress
+from kai_solver.engine.cycle import cycle
 from kai_solver.instances_io import Loaded
 from kai_solver.lab.runs.cpuclock import CpuClock
 from kai_solver.lab.runs.machine import cores, cpu, host, revision, versions

@@ -5,7 +5,7 @@ from kai_solver.lab.simulate.policies import Decider, KubeDefault, ModelPolicy
 from kai_solver.lab.simulate.replay import Result, Standing, replay
 from kai_solver.lab.simulate.scenario import Job, Outage, Scenario
 from kai_solver.lab.simulate.summary import Summary, summarize
-from kai_solver.lab.simulate.tables import has_parquet, write_tables
+from kai_solver.lab.simulate.tables import frame_of, has_parquet, write_tables
 
 __all__ = [
     "Decider",
@@ -17,6 +17,7 @@ __all__ = [
     "Scenario",
     "Standing",
     "Summary",
+    "frame_of",
     "has_parquet",
     "load_scenario",
     "replay",

@@ -9,7 +9,7 @@ import importlib.util
 from collections.abc import Iterator, Sequence
 from dataclasses import astuple, dataclass, fields
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import orjson
 
@@ -20,6 +20,9 @@ from kai_solver.lab.simulate.replay import Result
 from kai_solver.lab.simulate.stays import StayRow
 from kai_solver.lab.simulate.summary import summarize, wait_s
 from kai_solver.units import MILLI
+
+if TYPE_CHECKING:
+    import polars as pl
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,12 +150,26 @@ def _write_csv(table: str, results: Sequence[Result], folder: Path) -> Path:
     return path
 
 
-def _write_parquet(table: str, results: Sequence[Result], folder: Path) -> Path:
+def frame_of(table: str, results: Sequence[Result]) -> "pl.DataFrame":
+    """A table as polars' data frame.
+
+    Raises
+    ------
+    InputError
+        polars is not installed.
+    """
+    if not has_parquet():
+        cure = "Install it: pip install 'kai-solver[experiments]'"
+        raise InputError("data frames need polars, which is not installed", cure=cure)
     import polars as pl  # an extra, and slow to import
 
     by_annotation: dict[Any, Any] = {str: pl.String, int: pl.Int64, bool: pl.Boolean}
     types = {field.name: by_annotation.get(field.type, pl.Float64) for field in fields(TABLES[table])}
     schema = {"policy": pl.String, **types}  # so that an empty table has them too
+    return pl.DataFrame(list(rows(table, results)), schema=schema, strict=False, orient="row")
+
+
+def _write_parquet(table: str, results: Sequence[Result], folder: Path) -> Path:
     path = folder / f"{table}.parquet"
-    pl.DataFrame(list(rows(table, results)), schema=schema, strict=False, orient="row").write_parquet(path)
+    frame_of(table, results).write_parquet(path)
     return path
