@@ -1,23 +1,378 @@
-"""One task in a process of its own."""
+"""One task in a process of its own, under limits, forked from a parent that has all imports and the instance."""
 
+import atexit
+import os
+import select
+import signal
+import socket
+import subprocess
+import sys
+import threading
 import time
-from dataclasses import replace
+from collections import OrderedDict
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field, replace
+from multiprocessing.connection import Connection
+from typing import Any
 
 from kai_solver.errors import KaiSolverError
-from kai_solver.lab.runs.instance import read_instance
-from kai_solver.lab.runs.running import blank, decide_once
-from kai_solver.lab.runs.task import Outcome, ScenarioFile, Task
+from kai_solver.lab.runs.forking import ENDED, Ask, Failed, Held, Hold
+from kai_solver.lab.runs.memory import family, family_cpu_s, resident_mib
+from kai_solver.lab.runs.record import Improvement, RunRecord, Status
+from kai_solver.lab.runs.replaying import replay_command
+from kai_solver.lab.runs.running import blank
+from kai_solver.lab.runs.task import Generated, InstanceFile, Limits, Outcome, ScenarioFile, Task, content_hash
+
+LOOK_S = 0.05
+"""How often memory is looked at."""
+KEPT = 2
+"""Instances that are kept read, beside those that runs are forked from now."""
+
+BUNDLE_LIMITS = Limits(wall_s=300.0)
+"""Of the process that writes the bundle of a run which was beyond its own."""
+
+_COMMAND = (sys.executable, "-P", "-c", "from kai_solver.lab.runs.forking import main; main()")
 
 
 def execute(task: Task) -> Outcome:
-    """Run ``task``; whatever it does, an outcome comes back, and its status says what happened."""
-    start_s = time.monotonic()
+    """Run ``task``; whatever it does, an outcome comes back, and its status says what happened.
+
+    The run is a process of its own, with the solver's below it. It ends with the process that called this. May be
+    called from several threads at the same time.
+    """
     try:
+        with _parents().of(task) as parent:
+            return _executed(task, parent)
+    except _EndedEarlyError as early:
+        record = replace(blank(task, early.status, early.error), peak_mib=early.watch.peak_mib)
+    except (KaiSolverError, OSError) as error:
+        record = blank(task, "failed", str(error))
+    return Outcome(record, replay=replay_command(task, has_bundle=False))
+
+
+def _executed(task: Task, parent: "_Parent") -> Outcome:
+    """A run of that parent, with what the limits and the watching add to it."""
+    known = blank(task, "ok")
+    improvements: list[Improvement] = []
+
+    def hear(said: object) -> None:
+        nonlocal known
+        if isinstance(said, Improvement):
+            improvements.append(said)
+        elif isinstance(said, RunRecord):
+            known = said
+
+    watch = _Watch(task.limits)
+    try:
+        said = parent.ask(Ask(task), watch, hear)
+    except _EndedEarlyError as early:
+        record = replace(known, status=early.status, error=early.error, wall_s=watch.wall_s, cpu_s=watch.cpu_s)
+        outcome = Outcome(record, tuple(improvements))
+    else:
+        if isinstance(said, Outcome):
+            outcome = said
+        else:
+            record = replace(known, status="failed", error=_error(said), wall_s=watch.wall_s, cpu_s=watch.cpu_s)
+            outcome = Outcome(record, tuple(improvements))
+    record = replace(outcome.record, read_s=parent.read_s, peak_mib=watch.peak_mib)
+    if record.status == "ok":
+        return replace(outcome, record=record)
+    bundle = None
+    if not isinstance(task.source, ScenarioFile):
+        with suppress(_EndedEarlyError, OSError):
+            bundle = parent.ask(Ask(task, "bundle"), _Watch(BUNDLE_LIMITS))
+    command = replay_command(task, has_bundle=bundle is not None)
+    return replace(outcome, record=record, bundle=bundle, replay=command)
+
+
+def _error(said: object) -> str:
+    return " ".join(said.error.split()) if isinstance(said, Failed) else f"it said {said!r}"
+
+
+class _EndedEarlyError(Exception):
+    """The process ended, or was ended, without an answer."""
+
+    def __init__(self, status: Status, error: str, watch: "_Watch") -> None:
+        super().__init__(error)
+        self.status: Status = status
+        self.error = error
+        self.watch = watch
+
+
+@dataclass(slots=True)
+class _Watch:
+    """Looks at a process and its children, and ends them beyond the limits."""
+
+    limits: Limits
+    pid: int = 0
+    peak_mib: float = 0.0
+    cpu_s: float = 0.0
+    begun_s: float = field(default_factory=time.monotonic)
+
+    @property
+    def wall_s(self) -> float:
+        """Since the process was asked for."""
+        return time.monotonic() - self.begun_s
+
+    def look(self) -> None:
+        """Look now.
+
+        Raises
+        ------
+        _EndedEarlyError
+            It was ended: it is beyond a limit.
+        """
+        if self.pid:
+            self.peak_mib = max(self.peak_mib, sum(resident_mib(pid) for pid in family(self.pid)))
+            self.cpu_s = max(self.cpu_s, family_cpu_s(self.pid))
+        if self.peak_mib > self.limits.memory_mib:
+            self.end()
+            problem = f"used {self.peak_mib:,.0f} MiB, more than the limit of {self.limits.memory_mib:,.0f}"
+            raise _EndedEarlyError("out_of_memory", problem, self)
+        if self.wall_s > self.limits.wall_s:
+            self.end()
+            raise _EndedEarlyError("out_of_time", f"not done after the limit of {self.limits.wall_s:g} s", self)
+
+    def end(self) -> None:
+        """Kill the process, and what it started."""
+        if self.pid:
+            for pid in reversed(family(self.pid)):
+                with suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
+
+
+class _Parent:
+    """A process that others are forked from. ``channel``: its socket. ``read_s``: what it took to read an instance."""
+
+    def __init__(self, channel: socket.socket) -> None:
+        self.read_s = 0.0
+        self.users = 0
+        self._channel = channel
+        self._asking = threading.Lock()
+
+    def close(self) -> None:
+        """Let it end."""
+        self._channel.close()
+
+    def ask(self, request: Hold | Ask, watch: _Watch, hear: Callable[[object], None] = lambda _: None) -> Any:
+        """Have a process forked for ``request``; its answer. ``hear`` gets what it says before.
+
+        Raises
+        ------
+        _EndedEarlyError
+            It died, or was ended since it is beyond the limits.
+        OSError
+            The parent has gone.
+        """
+        return self._answer(self._forked(request, watch), watch, hear)
+
+    def hold(self, source: InstanceFile | Generated, watch: _Watch) -> "_Parent | Failed":
+        """A process that has read the instance, to fork runs from.
+
+        Raises
+        ------
+        _EndedEarlyError, OSError
+            As of `ask`.
+        """
+        conversation = self._forked(Hold(source), watch)
+        said = self._answer(conversation, watch, lambda _: None, keeps=True)
+        if not isinstance(said, Held):
+            return said if isinstance(said, Failed) else Failed(f"it said {said!r}")
+        parent = _Parent(socket.socket(fileno=os.dup(conversation.channel.fileno())))
+        conversation.close()
+        parent.read_s = said.read_s
+        return parent
+
+    def _forked(self, request: Hold | Ask, watch: _Watch) -> "_Conversation":
+        own, theirs = socket.socketpair()
+        ending, ended = os.pipe()
+        with theirs:
+            try:
+                with self._asking:
+                    socket.send_fds(self._channel, [b"r"], [theirs.fileno(), ended])
+            except OSError:
+                own.close()
+                os.close(ending)
+                raise
+            finally:
+                os.close(ended)
+        conversation = _Conversation(Connection(own.detach()), ending)
+        watch.pid = 0
+        with suppress(BrokenPipeError):  # its end is seen when the answer is read
+            conversation.channel.send(request)
+        return conversation
+
+    def _answer(
+        self, conversation: "_Conversation", watch: _Watch, hear: Callable[[object], None], *, keeps: bool = False
+    ) -> Any:
+        said: Any = None
+        is_open = True
+        try:
+            while is_open:
+                readable, _, _ = select.select([conversation.channel], [], [], LOOK_S)
+                if not readable:
+                    watch.look()
+                    continue
+                try:
+                    heard = conversation.channel.recv()
+                except (EOFError, ConnectionResetError):
+                    is_open = False
+                    continue
+                if not watch.pid:
+                    watch.pid = int(heard)
+                elif keeps:
+                    said = heard
+                    is_open = not isinstance(heard, Held)
+                else:
+                    hear(heard)
+                    said = heard
+            watch.look()
+        except BaseException:
+            watch.end()
+            conversation.close()
+            raise
+        if keeps and isinstance(said, Held):
+            return said
+        status = conversation.status()
+        conversation.close()
+        if isinstance(said, Outcome | Failed | bytes) or (status == 0 and said is None):
+            return said
+        raise _died(status, watch)
+
+
+@dataclass(frozen=True, slots=True)
+class _Conversation:
+    """With a forked process; ``ending``: says how it ended."""
+
+    channel: Connection
+    ending: int
+
+    def status(self) -> int | None:
+        """How it ended, as ``waitpid`` says it; None: its parent went too."""
+        said = os.read(self.ending, ENDED.size)
+        return int(ENDED.unpack(said)[0]) if len(said) == ENDED.size else None
+
+    def close(self) -> None:
+        """Hang up."""
+        self.channel.close()
+        os.close(self.ending)
+
+
+def _died(status: int | None, watch: _Watch) -> _EndedEarlyError:
+    """The run's process ended without an answer: by itself, or killed by something else than these limits."""
+    if status is not None and os.WIFSIGNALED(status):
+        number = os.WTERMSIG(status)
+        killed = f"its process was killed by {signal.Signals(number).name}"
+        if number == signal.SIGKILL:  # who kills so, if it is not a person, is the kernel that has no memory left
+            return _EndedEarlyError("out_of_memory", f"{killed}: is the machine out of memory?", watch)
+        return _EndedEarlyError("failed", killed, watch)
+    what = "went away with its parent" if status is None else f"ended with code {os.waitstatus_to_exitcode(status)}"
+    return _EndedEarlyError("failed", f"its process {what}", watch)
+
+
+class _Parents:
+    """The preloaded process of this one, and below it one for each instance that runs are forked from."""
+
+    def __init__(self) -> None:
+        self.pid = os.getpid()
+        self._lock = threading.Lock()
+        self._first: _Parent | None = None
+        self._process: subprocess.Popen[bytes] | None = None
+        self._reading: dict[str, threading.Lock] = {}
+        self._held: OrderedDict[str, _Parent] = OrderedDict()
+
+    @contextmanager
+    def of(self, task: Task) -> Iterator[_Parent]:
+        """The process that a run of ``task`` is forked from.
+
+        Raises
+        ------
+        _EndedEarlyError
+            To read the instance takes more than the limits.
+        KaiSolverError, OSError
+            It cannot be read.
+        """
         if isinstance(task.source, ScenarioFile):
-            return Outcome(blank(task, "failed", "scenarios cannot be run yet"))
-        loaded = read_instance(task.source)
-        read_s = time.monotonic() - start_s
-        record, improvements = decide_once(task, loaded)
-    except (KaiSolverError, ValueError) as error:
-        return Outcome(blank(task, "failed", str(error)))
-    return Outcome(replace(record, read_s=read_s, wall_s=time.monotonic() - start_s), improvements)
+            yield self._preloaded()
+            return
+        key = _key(task.source)
+        with self._lock:
+            reading = self._reading.setdefault(key, threading.Lock())
+        with reading:
+            with self._lock:
+                parent = self._held.get(key)
+            if parent is None:
+                parent = self._read(task)
+                with self._lock:
+                    self._held[key] = parent
+            with self._lock:
+                parent.users += 1
+                self._held.move_to_end(key)
+                self._forget()
+        try:
+            yield parent
+        except OSError:
+            with self._lock:
+                self._held.pop(key, None)
+            raise
+        finally:
+            with self._lock:
+                parent.users -= 1
+
+    def close(self) -> None:
+        """End them all."""
+        if self._first is not None and self.pid == os.getpid():
+            self._first.close()
+        if self._process is not None and self.pid == os.getpid():
+            self._process.wait()
+
+    def _forget(self) -> None:
+        idle = [key for key, parent in self._held.items() if not parent.users]
+        for key in idle[: max(0, len(idle) - KEPT)]:
+            self._held.pop(key).close()
+            self._reading.pop(key, None)
+
+    def _read(self, task: Task) -> _Parent:
+        if isinstance(task.source, ScenarioFile):
+            raise TypeError(task.source)
+        try:
+            found = self._preloaded().hold(task.source, _Watch(task.limits))
+        except OSError:  # it was killed: once more, by another
+            with self._lock:
+                self.close()
+                self._first = None
+            found = self._preloaded().hold(task.source, _Watch(task.limits))
+        if isinstance(found, Failed):
+            raise KaiSolverError(found.error)
+        return found
+
+    def _preloaded(self) -> _Parent:
+        with self._lock:
+            if self._first is None:
+                own, theirs = socket.socketpair()
+                with theirs:
+                    self._process = subprocess.Popen(_COMMAND, stdin=theirs.fileno(), start_new_session=True)
+                self._first = _Parent(own)
+            return self._first
+
+
+def _key(source: InstanceFile | Generated) -> str:
+    """Of what is read: another content is another instance."""
+    if isinstance(source, Generated):
+        return repr(source)
+    return repr((source, source.content or content_hash(source.path)))
+
+
+_own: _Parents | None = None
+_owning = threading.Lock()
+
+
+def _parents() -> _Parents:
+    """Of this process; one that was forked from it has its own."""
+    global _own
+    with _owning:
+        if _own is None or _own.pid != os.getpid():
+            _own = _Parents()
+            atexit.register(_own.close)
+        return _own

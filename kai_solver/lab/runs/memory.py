@@ -62,9 +62,9 @@ def resident_mib(pid: int) -> float:
     return pages * os.sysconf("SC_PAGE_SIZE") / 2**20
 
 
-def family_cpu_s() -> float:
-    """CPU seconds that this process and its living descendants have used; 0 where there is no ``/proc``."""
-    return sum(_cpu_s(pid) for pid in family(os.getpid()))
+def family_cpu_s(pid: int | None = None) -> float:
+    """CPU seconds that ``pid`` (None: this process) and its living descendants have used; 0 without ``/proc``."""
+    return sum(_cpu_s(one) for one in family(os.getpid() if pid is None else pid))
 
 
 def _cpu_s(pid: int) -> float:

@@ -1,17 +1,27 @@
-"""The one command that does a run again."""
+"""What does a run again: its bundle, and the one command."""
 
 import shlex
-from pathlib import Path
 
-from kai_solver.lab.runs.record import RunRecord
+from kai_solver.instances_io import Loaded
+from kai_solver.instances_io.bundle import Bundle, bundle_bytes
+from kai_solver.lab.runs.running import model_for, source_text
+from kai_solver.lab.runs.task import BUNDLE, KUBE_DEFAULT, ScenarioFile, Task
 
 
-def replay_command(record: RunRecord, folder: Path, has_bundle: bool) -> str:
-    """Of a run whose bundle, if there is one, is in ``folder``.
+def bundle_of(task: Task, loaded: Loaded) -> bytes:
+    """The zip that ``kai-solver solve`` replays: the instance, the model, the budget and the seed."""
+    return bundle_bytes(Bundle(loaded.snapshot, model_for(task, loaded), task.budget_s, task.seed))
+
+
+def replay_command(task: Task, *, has_bundle: bool) -> str:
+    """Of a run that failed; `BUNDLE` stands for its bundle's path.
 
     A bundle has the model inside; without one the instance could not be read, and the command shows why.
     """
-    if not has_bundle:
-        return shlex.join(["kai-solver", "solve", record.source])
-    options = ["--budget", f"{record.budget_s:g}", "--seed", str(record.seed)]
-    return shlex.join(["kai-solver", "solve", str(folder / "bundle.zip"), *options])
+    if has_bundle:
+        options = ["--budget", f"{task.budget_s:g}", "--seed", str(task.seed)]
+        return shlex.join(["kai-solver", "solve", BUNDLE, *options])
+    if isinstance(task.source, ScenarioFile):
+        options = ["--policies", KUBE_DEFAULT if task.model is None else task.model.name, "--seed", str(task.seed)]
+        return shlex.join(["kai-solver", "simulate", str(task.source.path), *options])
+    return shlex.join(["kai-solver", "solve", source_text(task.source)])

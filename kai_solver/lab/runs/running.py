@@ -5,14 +5,14 @@ from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, datetime
 
-from kai_solver.domain import Plan, PodStatus, Snapshot, Stage, counted_gpu_milli
-from kai_solver.engine import Engine, Progress
+from kai_solver.domain import Plan, PodStatus, Snapshot, SolverModel, Stage, counted_gpu_milli
+from kai_solver.engine import Engine, Fault, Progress
 from kai_solver.engine.cycle import cycle
 from kai_solver.instances_io import Loaded
 from kai_solver.lab.runs.cpuclock import CpuClock
 from kai_solver.lab.runs.machine import cores, cpu, host, revision, versions
 from kai_solver.lab.runs.record import Improvement, RunRecord, StageResult, Status
-from kai_solver.lab.runs.task import KUBE_DEFAULT, Generated, Task
+from kai_solver.lab.runs.task import KUBE_DEFAULT, Generated, Source, Task
 from kai_solver.units import MILLI
 
 Hear = Callable[[Improvement], None]
@@ -28,7 +28,7 @@ def blank(task: Task, status: Status, error: str = "") -> RunRecord:
         run=task.run,
         command=task.command,
         instance=task.source.name,
-        source=_said_source(task),
+        source=source_text(task.source),
         family=task.family,
         nodes=0,
         gpus=0.0,
@@ -73,8 +73,8 @@ def blank(task: Task, status: Status, error: str = "") -> RunRecord:
     )
 
 
-def _said_source(task: Task) -> str:
-    source = task.source
+def source_text(source: Source) -> str:
+    """The path of a file, or which draw of which generator."""
     if isinstance(source, Generated):
         return f"{source.generator.kind}, draw {source.draw}"
     return str(source.path)
@@ -119,12 +119,10 @@ def decide_once(task: Task, loaded: Loaded, hear: Hear = lambda _: None) -> tupl
 
     The solver's process is started before, and is not in the budget.
     """
-    if task.model is None:
-        raise ValueError("kube-default replays scenarios, it decides no instance")
-    actions = loaded.case.actions if loaded.case is not None else ()
-    model = replace(task.model, actions=actions) if actions else task.model
+    model = model_for(task, loaded)
     listener = _Listener(hear)
     record = described(blank(task, "ok"), loaded.snapshot)
+    faults: list[Fault] = []
     with Engine(model, clock=CpuClock() if task.clock == "cpu" else time.monotonic) as engine:
         engine.wait()
         plan = cycle(
@@ -135,10 +133,27 @@ def decide_once(task: Task, loaded: Loaded, hear: Hear = lambda _: None) -> tupl
             seed=task.seed,
             progress=listener,
             child=engine.child,
+            on_fault=faults.append,
         )
     for stage in plan.stages:
         listener.take(plan.timing_s["decide"], stage.name, stage.value, stage.bound, "")
+    if faults:
+        record = replace(record, status="failed", error="; ".join(" ".join(fault.error.split()) for fault in faults))
     return _of_plan(record, plan, listener.improvements), tuple(listener.improvements)
+
+
+def model_for(task: Task, loaded: Loaded) -> SolverModel:
+    """The task's model, with the actions that the instance names where it is a behaviour case.
+
+    Raises
+    ------
+    ValueError
+        The task has none: ``kube-default`` replays scenarios, it decides no instance.
+    """
+    if task.model is None:
+        raise ValueError("kube-default replays scenarios, it decides no instance")
+    actions = loaded.case.actions if loaded.case is not None else ()
+    return replace(task.model, actions=actions) if actions else task.model
 
 
 def _of_plan(record: RunRecord, plan: Plan, improvements: list[Improvement]) -> RunRecord:
@@ -158,7 +173,6 @@ def _of_plan(record: RunRecord, plan: Plan, improvements: list[Improvement]) -> 
         build_s=timing.get("build", 0.0),
         presolve_s=timing.get("presolve", 0.0),
         solve_s=timing["decide"],
-        error="; ".join(note for note in plan.notes if "solver process" in note),
     )
 
 

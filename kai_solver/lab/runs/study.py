@@ -2,6 +2,7 @@
 
 import fcntl
 import os
+import shlex
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -14,8 +15,7 @@ from kai_solver.errors import InputError
 from kai_solver.lab.runs.definition import Definition, definition_text, read_definition, tasks_of
 from kai_solver.lab.runs.frames import Frames, check_polars, frames_of, write_frames
 from kai_solver.lab.runs.record import Improvement, RunRecord, record_of
-from kai_solver.lab.runs.replaying import replay_command
-from kai_solver.lab.runs.task import Outcome, Task
+from kai_solver.lab.runs.task import BUNDLE, Outcome, Task
 
 DEFINITION, RUNS, FAILED, SIMULATIONS = "study.yaml", "runs.jsonl", "failed", "simulations"
 
@@ -195,7 +195,8 @@ class Study:
         if outcome.bundle is not None:
             (folder / "bundle.zip").write_bytes(outcome.bundle)
         (folder / "error.txt").write_text(f"{outcome.record.status}: {outcome.record.error}\n")
-        (folder / "replay.txt").write_text(f"{replay_command(outcome.record, folder, outcome.bundle is not None)}\n")
+        command = outcome.replay.replace(BUNDLE, shlex.quote(str(folder / "bundle.zip")))
+        (folder / "replay.txt").write_text(f"{command}\n")
 
 
 @contextmanager

@@ -12,6 +12,7 @@ from kai_solver.instances_io.bench_schema import GeneratorDoc, RealDoc
 from kai_solver.lab.runs.record import Improvement, RunRecord
 
 ClockKind = Literal["wall", "cpu"]
+BUNDLE = "BUNDLE"
 _HASH_DIGITS = 10
 
 
@@ -104,6 +105,8 @@ class Outcome:
     bundle
         Of a run that failed: the zip that replays it (``kai-solver solve FILE``); None: it was never read, or all is
         well.
+    replay
+        Of a run that failed: the command that does it again, in which `BUNDLE` stands for the path of the bundle.
     tables
         Of a scenario: the tables of its simulation by the name of the file.
     """
@@ -111,6 +114,7 @@ class Outcome:
     record: RunRecord
     improvements: tuple[Improvement, ...] = ()
     bundle: bytes | None = None
+    replay: str = ""
     tables: Mapping[str, bytes] = field(default_factory=dict)
 
 
