@@ -41,6 +41,16 @@ def convert(
     ] = None,
     anonymize: Annotated[bool, typer.Option("--anonymize", help="Replace every name by a hash.")] = False,
     force: Annotated[bool, typer.Option("--force", help="Replace the output if it exists.")] = False,
+    history: Annotated[
+        Path | None,
+        typer.Option(
+            "--history", metavar="FILE", help="Past usage of the queues, from jobs that ran: CSV, or kubectl's JSON."
+        ),
+    ] = None,
+    mapping: Annotated[
+        Path | None,
+        typer.Option("--mapping", metavar="FILE", help="With --history: which column says what (kai-history/v1)."),
+    ] = None,
     input_limit: InputLimit = None,
     as_json: AsJson = False,
     quiet: Quiet = False,
@@ -54,6 +64,7 @@ def convert(
       kai-solver convert snapshot.zip cluster.json
       kai-solver convert cluster.yaml snapshot.zip --anonymize
       kai-solver convert case.json objects.yaml --to kubernetes
+      kai-solver convert cluster.yaml with-usage.yaml --history jobs.csv --mapping columns.yaml
     """
     from kai_solver.cli.documents import deliver, document
     from kai_solver.cli.inputs import parse_limits, tell_notices
@@ -67,7 +78,15 @@ def convert(
     if (form is Form.SNAPSHOT) != (output.suffix == ".zip"):
         problem = f"is not a name for {form.value}: a snapshot is a .zip file, and nothing else is one"
         raise InputError(problem, file=str(output), field="--to", cure="Leave --to out, or change the name")
-    snapshot = load_instance(instance, limits=parse_limits(input_limit)).snapshot
+    if mapping is not None and history is None:
+        raise InputError("says how to read a history", field="--mapping", cure="Name the history: --history FILE")
+    limits = parse_limits(input_limit)
+    snapshot = load_instance(instance, limits=limits).snapshot
+    if history is not None:
+        from kai_solver.lab.history import read_history, read_mapping, with_past_usage
+
+        reading = read_mapping(mapping)
+        snapshot = with_past_usage(snapshot, read_history(history, reading, limits=limits), reading)
     tell_notices(snapshot, quiet=quiet)
     if anonymize:
         snapshot = hash_names(snapshot)

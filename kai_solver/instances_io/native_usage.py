@@ -79,7 +79,7 @@ def read_usage(
     InputError
         Two samples of one time; a tumbling window without a start.
     """
-    history, params = _history(doc.samples, now_s), _params(doc.params, now_s)
+    history, params = _history(doc.samples, now_s), params_of(doc.params, now_s)
     texts = [
         f"queue {queue!r} is not in this instance: its usage is not used"
         for queue in history.queues
@@ -90,7 +90,14 @@ def read_usage(
     return past_usage(history, params, parent, now_s), notices
 
 
-def _params(doc: UsageParamsDoc, now_s: float) -> UsageParams:
+def params_of(doc: UsageParamsDoc, now_s: float) -> UsageParams:
+    """How the past counts at ``now_s``, epoch seconds.
+
+    Raises
+    ------
+    InputError
+        A tumbling window without a start.
+    """
     start = doc.tumbling_window_start_time
     if doc.window_type == "tumbling" and start is None:
         field = f"{NAME}.params.tumblingWindowStartTime"

@@ -5,6 +5,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, model_validator
 
 from kai_solver.instances_io.fields import LARGEST_COUNT, Amount, Millis, Seconds, Strict, Whole
+from kai_solver.instances_io.history_schema import HistoryReadingDoc
 from kai_solver.instances_io.native_schema import NodeDoc, PolicyDoc, QueueDoc, TopologyConstraintDoc, TopologyDoc
 from kai_solver.units import MILLI
 
@@ -144,7 +145,21 @@ class SwfDoc(JobDefaultsDoc):
     memory: Amount = 16 * 2**30
 
 
-WorkloadDoc = Annotated[GenerateDoc | OpenbDoc | SwfDoc, Field(discriminator="kind")]
+class HistoryDoc(JobDefaultsDoc, HistoryReadingDoc):
+    """Jobs of one's own history: a CSV file with a mapping of its columns, or finished Jobs and PodGroups.
+
+    ``queue`` gets the jobs of queues that the cluster does not have.
+    """
+
+    kind: Literal["history"]
+    file: str
+    """Relative to the scenario."""
+    first: int | None = Field(default=None, ge=0, le=LARGEST_COUNT)
+    time_scale: float = Field(default=1.0, gt=0, le=1e6)
+    stretch: float = Field(default=1.0, gt=0, le=1e6)
+
+
+WorkloadDoc = Annotated[GenerateDoc | HistoryDoc | OpenbDoc | SwfDoc, Field(discriminator="kind")]
 
 
 class OutageDoc(Strict):

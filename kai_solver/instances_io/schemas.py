@@ -7,6 +7,7 @@ from typing import Any
 import orjson
 
 from kai_solver.instances_io.bench_schema import bench_schema
+from kai_solver.instances_io.history_schema import history_schema
 from kai_solver.instances_io.native_schema import json_schema
 from kai_solver.instances_io.planfile import plan_schema
 from kai_solver.instances_io.scenario_schema import scenario_schema
@@ -16,6 +17,7 @@ def published_schemas() -> dict[str, dict[str, Any]]:
     """Schemas by file name."""
     return {
         "bench.schema.json": bench_schema(),
+        "history.schema.json": history_schema(),
         "instance.schema.json": json_schema(),
         "plan.schema.json": plan_schema(),
         "scenario.schema.json": scenario_schema(),

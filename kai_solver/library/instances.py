@@ -161,6 +161,8 @@ def load(
     source: str | PathLike[str] | Mapping[str, Any],
     *,
     now_s: float | None = None,
+    history: str | PathLike[str] | None = None,
+    mapping: str | PathLike[str] | Mapping[str, Any] | None = None,
     limits: Mapping[str, int] | None = None,
 ) -> Instance:
     """Read an instance.
@@ -172,6 +174,10 @@ def load(
         objects, behaviour case, openb recipe. Or a document of one of them as Python objects.
     now_s
         Epoch seconds of the moment, in place of the one that the instance states.
+    history
+        Jobs that ran, as past usage of the queues: a CSV file, or Jobs and PodGroups from ``kubectl get -o json``.
+    mapping
+        Which column says what, and how the past counts: a file of the format ``kai-history/v1``, or its keys.
     limits
         Of the input, where the usual ones are too small: ``bytes``, ``objects``, ``depth``.
 
@@ -187,14 +193,21 @@ def load(
         cure.
     """
     bounds = _limits(limits or {})
+    file, name = ("", "instance") if isinstance(source, Mapping) else (str(source), Path(source).name)
     if isinstance(source, Mapping):
-        loaded, file = instance_of(source, limits=bounds, now_s=now_s), ""
-        check_complete("instance", loaded)
-        return Instance(loaded.snapshot.name or "instance", file, loaded)
-    path = Path(source)
-    loaded = load_instance(path, limits=bounds, now_s=now_s)
-    check_complete(str(path), loaded)
-    return Instance(loaded.snapshot.name or path.name, str(path), loaded)
+        loaded = instance_of(source, limits=bounds, now_s=now_s)
+    else:
+        loaded = load_instance(Path(source), limits=bounds, now_s=now_s)
+    check_complete(file or name, loaded)
+    if history is not None:
+        from kai_solver.lab.history import read_history, read_mapping, with_past_usage
+
+        reading = read_mapping(mapping if mapping is None or isinstance(mapping, Mapping) else Path(mapping))
+        past = read_history(Path(history), reading, limits=bounds)
+        loaded = replace(loaded, snapshot=with_past_usage(loaded.snapshot, past, reading))
+    elif mapping is not None:
+        raise InputError("says how to read a history", field="mapping", cure="Give the history too")
+    return Instance(loaded.snapshot.name or name, file, loaded)
 
 
 def as_instance(instance: Instance | str | PathLike[str] | Mapping[str, Any]) -> Instance:

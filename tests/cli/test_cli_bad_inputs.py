@@ -63,6 +63,8 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         ),
         "lone-set-aside.yaml": MISINDENTED,
         "text.txt": "hello\n",
+        "jobs.csv": "start,end,gpus\n5,1,2\n",
+        "history.yaml": "format: kai-history/v1\ncolumns: {strat: begun}\n",
         "cut.zip": "PK\x03\x04 cut",
         "bad.toml": 'extends = "default"\nbugdet = 5\n',
         "two-faults.toml": 'extends = "default"\nbugdet = 5\nworkerz = 3\n',

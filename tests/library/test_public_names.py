@@ -20,6 +20,7 @@ INSTANCE = "Instance | str | os.PathLike[str] | collections.abc.Mapping[str, typ
 FILE = "str | os.PathLike[str]"
 SIGNATURES = {
     "load": f"(source: {FILE} | collections.abc.Mapping[str, typing.Any], *, now_s: float | None = None, "
+    f"history: {FILE} | None = None, mapping: {FILE} | collections.abc.Mapping[str, typing.Any] | None = None, "
     "limits: collections.abc.Mapping[str, int] | None = None) -> Instance",
     "solve": f"(instance: {INSTANCE}, model: {FILE} | None = None, *, budget_s: float | None = None, seed: int = 0, "
     "actions: collections.abc.Sequence[str] | None = None) -> Solution",

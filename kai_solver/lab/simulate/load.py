@@ -15,11 +15,13 @@ from kai_solver.instances_io.scenario_schema import (
     SCENARIO_FORMAT,
     ClusterDoc,
     GenerateDoc,
+    HistoryDoc,
     OpenbDoc,
     ScenarioDoc,
     SwfDoc,
 )
 from kai_solver.lab.simulate.generate import generated_jobs, outages
+from kai_solver.lab.simulate.history_jobs import history_jobs
 from kai_solver.lab.simulate.hopeless import hopeless
 from kai_solver.lab.simulate.making import JobMaker
 from kai_solver.lab.simulate.openb_jobs import openb_jobs
@@ -138,6 +140,10 @@ class _Loader:
                 jobs, notices = openb_jobs(
                     doc, maker, self._folder, self._limits, seed=self._seed, duration_s=duration_s, gpus=gpus
                 )
+            case HistoryDoc():
+                inner = {queue.parent for queue in cluster.queues}
+                leaves = frozenset(queue.name for queue in cluster.queues) - inner
+                jobs, notices = history_jobs(doc, maker, self._folder, self._limits, seed=self._seed, leaves=leaves)
             case SwfDoc():
                 jobs, notices = swf_jobs(doc, maker, self._folder, self._limits, seed=self._seed)
         self._notices += notices

@@ -1,7 +1,7 @@
 """Gangs of jobs: names, pods, and what the workload says of all its jobs."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 
 from kai_solver.domain import (
     NO_CONSTRAINTS,
@@ -30,6 +30,7 @@ class PodSize:
     cpu_milli: int
     memory_bytes: int
     constraints: Constraints = NO_CONSTRAINTS
+    labels: Mapping[str, str] = field(default_factory=dict)
 
 
 class JobMaker:
@@ -77,6 +78,7 @@ class JobMaker:
             request=self._schema.vector(amounts),
             gpu=gpus_asked(size.devices, size.milli) if size.devices else NO_GPU,
             constraints=size.constraints,
+            labels=size.labels,
             order=(0, float(order), name),
         )
 
