@@ -19,6 +19,7 @@ from kai_solver.cluster.resources import POD_GROUPS, PODS, Resource
 from kai_solver.cluster.store import Store
 from kai_solver.cluster.trim import trimmed
 from kai_solver.domain import Notice
+from kai_solver.errors.barrier import caught
 from kai_solver.kubeobjects import names
 from kai_solver.kubeobjects.grouping import is_own
 from kai_solver.kubeobjects.objects import group_of
@@ -188,6 +189,9 @@ class OwnerResolver:
             return wanted is None or wanted > sum(map(_lives, siblings))
         except (AttributeError, KeyError, TypeError):
             return True  # malformed: the cycle names it
+        except Exception as error:
+            caught("watching", f"Pod {key_of(pod)}", error)
+            return True
 
     def run(self, stop: threading.Event) -> None:
         """Read owners as they are asked for, until ``stop`` is set; wake seldom for pods that are held for long."""
@@ -309,6 +313,8 @@ class OwnerResolver:
             self._known_pods.add(uid)
         except (AttributeError, KeyError, TypeError):
             pass  # malformed: the cycle names it
+        except Exception as error:  # about this pod alone, which the cycle reads with what is known of its owners
+            caught("watching", f"Pod {key_of(pod)}", error)
         return True
 
     def _climb(self, pod: Object) -> bool:

@@ -19,6 +19,7 @@ from kai_solver.cluster.owner_resolver import (
 )
 from kai_solver.cluster.resources import JOBS, POD_GROUPS, PODS, Resource
 from kai_solver.cluster.store import Store
+from tests.conftest import Caught
 
 MINE = Resource("example.org", "v1", "mines", "Mine")
 WHOLE = Resource("example.org", "v1", "wholes", "Whole", namespaced=False)
@@ -373,6 +374,22 @@ def test_what_cannot_be_read_is_left_to_the_cycle(owners: Any) -> None:
     world = World()
     world.pod("p")["metadata"]["ownerReferences"] = owners
     assert world.seen() == ["p"]
+
+
+def test_an_unexpected_error_over_one_pod_holds_up_no_other(
+    monkeypatch: pytest.MonkeyPatch, faults: list[Caught]
+) -> None:
+    def fails(_: Object) -> bool:
+        raise RuntimeError("over this PodGroup")
+
+    world = World()
+    world.pod("bad", annotations={"pod-group-name": "pg"})
+    world.pod("good")
+    world.store.replace(POD_GROUPS, [{"metadata": {"name": "pg", "namespace": "n"}}])
+    monkeypatch.setattr(owner_resolver, "is_own", fails)
+    assert world.resolver.is_settled()
+    assert world.seen() == ["bad", "good"]
+    assert {fault.what for fault in faults} == {"Pod n/bad"}
 
 
 def test_owners_without_pods_are_forgotten_in_time() -> None:
