@@ -57,6 +57,8 @@ class HoldRows:
             whole=self.whole[own],
             request=np.take(self.request, own, axis=1),
         )
+        if not len(self.shared_unit):
+            return rows
         position, inside = _position(nodes, self.shared_node)
         return _with_shared(rows, position, inside & stay(self.shared_unit))
 

@@ -244,8 +244,10 @@ class VictimPool:
 
     def _guest_rows(self) -> tuple[IntArray, IntArray]:
         """Nodes, and units that were ever given places there."""
-        if len(self._held_devices) != len(self._seated):
-            self._held_devices = np.array(self._seated, dtype=np.int64)
+        known = len(self._held_devices)
+        if known != len(self._seated):
+            come = np.array(self._seated[known:], dtype=np.int64)
+            self._held_devices = np.concatenate([self._held_devices, come])
         return self._held_devices[:, 0], self._held_devices[:, 1]
 
     def have_left(self) -> BoolArray:
@@ -280,22 +282,21 @@ class VictimPool:
         np.add.at(most, origins.shared_node, eligible[origins.shared_unit])
         node, unit = self._guest_rows()
         most[node[eligible[unit]]] = state.device_future.shape[1]
-        for pod in self._may_join:
-            if pod in state.places:
-                most[state.places[pod].node] += len(state.places[pod].devices)
+        for pod in self._may_join & state.places.keys():
+            most[state.places[pod].node] += len(state.places[pod].devices)
         return most
 
     def most_free_milli(self) -> int:
         """Thousandths of devices that can be free without evictions: moves, and places that go with a core."""
         state = self.state
-        joined = [state.places[pod] for pod in self._may_join if pod in state.places]
+        joined = [state.places[pod] for pod in self._may_join & state.places.keys()]
         held = sum(len(place.devices) * place.parts for place in joined)
         return free_milli(state) + savings(state).total + -(-held // PARTS_OF_MILLI)
 
     @cached_property
-    def _may_join(self) -> list[int]:
+    def _may_join(self) -> frozenset[int]:
         """Waiting pods of gangs that run: places that they get go with the core."""
-        return [pod for gang in self.of_gang for pod in self.state.problem.gangs[gang].pending]
+        return frozenset(pod for gang in self.of_gang for pod in self.state.problem.gangs[gang].pending)
 
     def nodes_of(self, units: BoolArray) -> IntArray:
         """Nodes where any of ``units`` (U,) ran, or was ever given a place."""

@@ -13,7 +13,7 @@ def loose_gangs(state: State, pool: VictimPool, evictable: frozenset[int], *, an
 
     ``anywhere``: it makes none where pods run.
     """
-    gangs = {pool.units[unit].gang for unit in evictable}
+    gangs = {gang for gang in {pool.units[unit].gang for unit in evictable} if len(pool.of_gang[gang]) > 1}
     return frozenset(gang for gang in gangs if _is_loose(state, pool, gang, evictable, anywhere=anywhere))
 
 
@@ -21,10 +21,10 @@ def _is_loose(state: State, pool: VictimPool, gang: int, evictable: frozenset[in
     problem, units = state.problem, [pool.units[unit] for unit in pool.of_gang[gang]]
     pods = [pod for unit in units for pod in unit.pods]
     leaves = problem.gangs[gang].leaves
-    if len(units) == 1 or len(pods) == len(units):
+    if len(pods) == len(units):
         # The core is one pod like the others, or there is none: but not where it may not go and another could be it.
         is_single = len(leaves) == 1 or not any(unit.is_core for unit in units)
-        if len(units) == 1 or (is_single and all(unit.index in evictable for unit in units)):
+        if is_single and all(unit.index in evictable for unit in units):
             return False
     if anywhere:
         return len({(problem.pod_shape[p], state.leaf_of[p]) for p in pods}) > 1
