@@ -6,7 +6,7 @@ KAI keeps no promise from cycle to cycle: where another gang would be served fir
 victims alone. We keep promises (nominated nodes), but evict nothing for a place that policy order gives to another.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from kai_solver.actions.caps import over_capacity
 from kai_solver.actions.gang_order import GangOrder
@@ -31,28 +31,42 @@ def survives(
     """Would the next allocate place ``allocation_unit`` again, had it no place yet and did the ``evicted`` pods wait
     once more?
 
-    ``waiting``: gangs that wait for their turn. Finally the state is as before.
+    ``waiting``: gangs that wait for their turn. Its present places, which CP-SAT may have found, are promised to it: in
+    its turn it gets them again if they are still free. Finally the state is as before.
     """
-    mark = state.mark()
-    for pod in allocation_unit.pods:
+    mark, nodes = state.mark(), {pod: state.places[pod].node for pod in allocation_unit.pods}
+    for pod in nodes:
         state.lift(pod)
     with state.supposed_to_wait(evicted) as victims:
         gang_order = GangOrder(state, gang_units, {*waiting, *victims, allocation_unit.gang})
-        done = _serves(state, Placer(state, fits=fits), gang_order, allocation_unit)
+        done = _serves(state, Placer(state, fits=fits), gang_order, allocation_unit, nodes)
     state.rollback(mark)
     return done
 
 
-def _serves(state: State, placer: Placer, gang_order: GangOrder, allocation_unit: AllocationUnit) -> bool:
+def _serves(
+    state: State, placer: Placer, gang_order: GangOrder, allocation_unit: AllocationUnit, nodes: Mapping[int, int]
+) -> bool:
     failed: set[Signature] = set()
     while (next_gang := gang_order.pop()) is not None:
         gang, asked, _ = next_gang
-        placed = over_capacity(state, asked) is None and _finds_places(state, placer, asked, failed)
+        is_within = over_capacity(state, asked) is None
+        placed = is_within and _finds_places(state, placer, asked, failed)
         if gang == allocation_unit.gang:
-            return placed
+            return placed or (is_within and asked.pods == allocation_unit.pods and _fit(state, placer.fits, nodes))
         if placed:
             gang_order.again(gang)
     return False
+
+
+def _fit(state: State, fits: FitTable, nodes: Mapping[int, int]) -> bool:
+    """Whether pods fit the ``nodes`` that they were promised, all of them together."""
+    for pod, node in nodes.items():
+        _, ever = fits.counts(state.problem.pod_shape[pod])
+        if ever[node] <= 0 or not state.keeps_devices(pod, node):
+            return False
+        state.put(pod, node, now=False)
+    return state.keeps_rules()
 
 
 def _finds_places(state: State, placer: Placer, asked: AllocationUnit, failed: set[Signature]) -> bool:

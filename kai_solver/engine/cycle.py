@@ -33,11 +33,11 @@ from kai_solver.engine.decided import Decided, notes_of, source_of, stage_failed
 from kai_solver.engine.first import FIRST_S, as_if_ended, is_worth_it
 from kai_solver.engine.floor import Floor
 from kai_solver.engine.pace import Pace
+from kai_solver.engine.passed_over import AskingInOrder, UntilAnswered, is_better, passed_over, policy_order
 from kai_solver.engine.progress import Fault, OnSlow, Progress
 from kai_solver.engine.proving import LEAST_PART, has_unknown, prove
 from kai_solver.engine.retreat import NO_GANGS, RETREATS, blame, refused, retreat_note
 from kai_solver.engine.stages import admission_stage, measured_stages
-from kai_solver.engine.turns import InTurn, UntilAnswered, is_better, order_of_turns, passed_over
 from kai_solver.errors.barrier import barrier
 from kai_solver.errors.collector import without_collection
 from kai_solver.model.families import family
@@ -298,7 +298,7 @@ class _Run:
         failed: list[str] = []
         if child is not None and self.model.admission == "rank":
             try:
-                outcome = self._ask_in_turn(outcome, child, left_out)
+                outcome = self._ask_in_order(outcome, child, left_out)
             except Exception as error:
                 failed.append(stage_failed(error))
         self._was_stopped, self._problem = outcome.stopped, problem
@@ -471,16 +471,16 @@ class _Run:
         self._attempt_seconds = actions.context.times.seconds
         return actions.run()
 
-    def _ask_in_turn(self, floor: Outcome, child: SolverChild, left_out: frozenset[str]) -> Outcome:
-        """Run the actions again where gangs were passed over, and ask CP-SAT in their turns; the better outcome."""
-        turns, again_s = passed_over(floor, self._actions), self.timing["greedy"]
+    def _ask_in_order(self, floor: Outcome, child: SolverChild, left_out: frozenset[str]) -> Outcome:
+        """Run the actions again where gangs were passed over, and ask CP-SAT in policy order; the better outcome."""
+        questions, again_s = passed_over(floor, self._actions), self.timing["greedy"]
         is_exact = self.model.search.deterministic
         seconds = self._questions_s / 2 if is_exact else self._questions_s - again_s
-        if not turns or floor.stopped or self._out_of_time() or seconds <= 0:
+        if not questions or floor.stopped or self._out_of_time() or seconds <= 0:
             return floor
         end_s = self.clock() + seconds + again_s
         client = self._solver_client(child, seconds, self.clock())
-        oracle = InTurn(SolverActions(None, UNKNOWN), SolverActions(client, UNKNOWN), turns)
+        oracle = AskingInOrder(SolverActions(None, UNKNOWN), SolverActions(client, UNKNOWN), questions)
         pace = UntilAnswered(
             lambda: self.should_stop() or (not is_exact and self.clock() >= end_s),
             lambda: oracle.is_answered(actions.outcome),
@@ -488,9 +488,9 @@ class _Run:
         actions = Actions(floor.state.problem, self._actions, oracle, pace, left_out=left_out)
         outcome = actions.run()
         oracle.note_proofs(outcome, floor)
-        self._phase("turns")
+        self._phase("passed-over")
         is_best = oracle.has_admitted and not outcome.stopped
-        return outcome if is_best and is_better(outcome, floor, order_of_turns(floor, self._actions)) else floor
+        return outcome if is_best and is_better(outcome, floor, policy_order(floor, self._actions)) else floor
 
     @property
     def _questions_s(self) -> float:

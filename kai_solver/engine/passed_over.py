@@ -1,8 +1,8 @@
-"""Gangs whose answer is open are asked for in their turns, beside what was admitted before them.
+"""Gangs that were passed over: CP-SAT is asked for them in policy order, beside what was admitted before them.
 
 The greedy may miss the only way to place a gang, and give the room to gangs that come after it. Once the actions have
-ended, CP-SAT finds room for the first gang only beside those. So the actions run once more, and CP-SAT is asked when
-it is the gang's turn. All that follows is as if the greedy had found the places.
+ended, CP-SAT finds room for the first gang only beside those. So the actions run once more, and ask CP-SAT when they
+come to the gang. All that follows is as if the greedy had found the places.
 """
 
 from collections import Counter
@@ -15,19 +15,19 @@ from kai_solver.planstate.allocation_units import AllocationUnit
 from kai_solver.planstate.outcome import Outcome
 from kai_solver.search.oracle import SolverActions
 
-Turn = tuple[int, Action]
-"""A gang, and the action that asked for it."""
+Question = tuple[int, Action]
+"""A gang, and the action that looked for its places."""
 
 
-def passed_over(outcome: Outcome, actions: Iterable[Action]) -> tuple[Turn, ...]:
-    """Turns that ended without an answer, after which a gang was admitted that comes later in policy order."""
-    position = {gang: number for number, gang in enumerate(order_of_turns(outcome, actions))}
+def passed_over(outcome: Outcome, actions: Iterable[Action]) -> tuple[Question, ...]:
+    """Questions that stayed open, after which a gang was admitted that comes later in policy order."""
+    position = {gang: number for number, gang in enumerate(policy_order(outcome, actions))}
     latest = [-1] * (len(outcome.admissions) + 1)
     """By number of admissions, the last position of those that came after them."""
     for number in range(len(outcome.admissions) - 1, -1, -1):
         gang = outcome.admissions[number].allocation_unit.gang
         latest[number] = max(latest[number + 1], position[gang])
-    open_turns = (
+    open_questions = (
         (gang, action)
         for gang, refusals in outcome.refusals.items()
         for action, refusal in refusals.items()
@@ -35,23 +35,23 @@ def passed_over(outcome: Outcome, actions: Iterable[Action]) -> tuple[Turn, ...]
     )
     return tuple(
         (gang, action)
-        for gang, action in open_turns
+        for gang, action in open_questions
         if latest[min(outcome.refused_at[gang, action], len(outcome.admissions))] > position[gang]
     )
 
 
-def order_of_turns(outcome: Outcome, actions: Iterable[Action]) -> list[int]:
+def policy_order(outcome: Outcome, actions: Iterable[Action]) -> list[int]:
     """Gangs in the order in which the first action asked for them; those that it did not ask for come last."""
     first = next((action for action in actions if action is not Action.STALE), None)
-    turns: dict[int, tuple[int, int]] = {}
+    found: dict[int, tuple[int, int]] = {}
     for number, admission in enumerate(outcome.admissions, 1):
         if admission.action is first:
-            turns.setdefault(admission.allocation_unit.gang, (number, 0))
+            found.setdefault(admission.allocation_unit.gang, (number, 0))
     for (gang, action), version in outcome.refused_at.items():
         if action is first:
-            turns.setdefault(gang, (version, 1))
-    rest = (gang.index for gang in outcome.state.problem.gangs if gang.index not in turns)
-    return [*sorted(turns, key=lambda gang: turns[gang]), *rest]
+            found.setdefault(gang, (version, 1))
+    rest = (gang.index for gang in outcome.state.problem.gangs if gang.index not in found)
+    return [*sorted(found, key=lambda gang: found[gang]), *rest]
 
 
 def is_better(outcome: Outcome, floor: Outcome, order: Sequence[int]) -> bool:
@@ -70,17 +70,17 @@ def _served(outcome: Outcome, order: Sequence[int]) -> tuple[list[bool], list[in
     return [gang in pods for gang in order], [pods[gang] for gang in order]
 
 
-class InTurn:
-    """The oracle of a second run: asks CP-SAT in the ``turns``, and in all that follow once a gang has come in.
+class AskingInOrder:
+    """The oracle of a second run: asks CP-SAT the ``questions``, and all that follow once a gang has come in.
 
     Where no gang comes in, the run decides what the first one did, and need not end.
     """
 
-    def __init__(self, without: SolverActions, asking: SolverActions, turns: Sequence[Turn]) -> None:
+    def __init__(self, without: SolverActions, asking: SolverActions, questions: Sequence[Question]) -> None:
         self.without, self.asking = without, asking
         self.has_admitted = False
-        self._turns = frozenset(turns)
-        self._still_open = list(turns)
+        self._questions = frozenset(questions)
+        self._still_open = list(questions)
 
     def refute(self, outcome: Outcome, allocation_unit: AllocationUnit, action: Action) -> Answer | None:
         """As the first run."""
@@ -90,21 +90,21 @@ class InTurn:
         self, outcome: Outcome, allocation_unit: AllocationUnit, action: Action, victim_search: VictimSearch | None
     ) -> Answer:
         """As the first run, or with CP-SAT."""
-        is_asked = self.has_admitted or (allocation_unit.gang, action) in self._turns
+        is_asked = self.has_admitted or (allocation_unit.gang, action) in self._questions
         oracle = self.asking if is_asked else self.without
         answer = oracle.place(outcome, allocation_unit, action, victim_search)
         self.has_admitted |= answer.verdict == "yes"
         return answer
 
     def is_answered(self, outcome: Outcome) -> bool:
-        """True once every turn is over and has changed nothing."""
+        """True once every question is answered and nothing has changed."""
         while self._still_open and self._is_over(outcome, *self._still_open[-1]):
             self._still_open.pop()
         return not self._still_open and not self.has_admitted
 
     def note_proofs(self, outcome: Outcome, floor: Outcome) -> None:
-        """Give ``floor`` the proofs that ``outcome`` has of the turns, where nothing was decided otherwise."""
-        for gang, action in self._turns if not self.has_admitted else ():
+        """Give ``floor`` the proofs that ``outcome`` has of the questions, where nothing was decided otherwise."""
+        for gang, action in self._questions if not self.has_admitted else ():
             refusal = outcome.refusals.get(gang, {}).get(action)
             if refusal is not None and refusal.proof.state == "proven":
                 floor.refusals[gang][action] = refusal
