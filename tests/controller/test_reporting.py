@@ -7,6 +7,9 @@ import pytest
 from kai_solver.cluster.api import ApiError
 from kai_solver.cluster.binding import Placement
 from kai_solver.cluster.resources import EVENTS, JOBS, POD_GROUPS, PODS, QUEUES
+from kai_solver.cluster.writer import Writer
+from kai_solver.controller.reporting import status_reporter
+from tests.conftest import Caught
 from tests.controller.reporting_world import World
 
 
@@ -377,6 +380,24 @@ def test_a_server_that_fails_for_a_while_is_told_in_the_end(world: World) -> Non
     while world.status_reporter.writer.step() is not None:
         pass
     assert world.condition("p")["reason"] == "Unschedulable"
+
+
+def test_an_unexpected_error_ends_no_thread_that_writes(
+    world: World, monkeypatch: pytest.MonkeyPatch, faults: list[Caught]
+) -> None:
+    monkeypatch.setattr(status_reporter, "_FAULT_S", 0.0)
+    stop, steps = threading.Event(), iter(range(3))
+
+    def fails_twice(_: Writer) -> float | None:
+        if next(steps) < 2:
+            raise RuntimeError("of no wish")
+        stop.set()
+        return 0.0
+
+    monkeypatch.setattr(Writer, "step", fails_twice)
+    world.status_reporter._help.set()
+    world.status_reporter._write_along(stop)
+    assert [fault.what for fault in faults] == ["writes", "writes"]
 
 
 # -- PodGroups of our own making ---------------------------------------------------------------------------------------

@@ -26,6 +26,8 @@ from kai_solver.kubeobjects.grouping import OwnGroup
 from kai_solver.problem import Problem
 
 _IDLE_S = 0.5
+_FAULT_S = 1.0
+"""Pause of a thread after an unexpected error."""
 _HELPERS = 7
 """Threads that help to write."""
 
@@ -115,7 +117,9 @@ class StatusReporter:
         """Write whenever there is more to write than the reporting thread can."""
         while not stop.is_set():
             self._help.wait()
-            pause_s = self.writer.step()
+            pause_s: float | None = _FAULT_S
+            with barrier("reporting", "writes"):
+                pause_s = self.writer.step()
             if pause_s is None:
                 self._help.clear()
             elif pause_s:

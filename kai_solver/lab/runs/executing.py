@@ -264,7 +264,7 @@ def _died(status: int | None, watch: _Watch) -> _EndedEarlyError:
     if status is not None and os.WIFSIGNALED(status):
         number = os.WTERMSIG(status)
         killed = f"its process was killed by {signal.Signals(number).name}"
-        if number == signal.SIGKILL:  # who kills so, if it is not a person, is the kernel that has no memory left
+        if number == signal.SIGKILL:  # sent by a person, or by the kernel when no memory is left
             return _EndedEarlyError("out_of_memory", f"{killed}: is the machine out of memory?", watch)
         return _EndedEarlyError("failed", killed, watch)
     what = "went away with its parent" if status is None else f"ended with code {os.waitstatus_to_exitcode(status)}"

@@ -112,7 +112,7 @@ def _serve(asked: socket.socket, held: Loaded | None) -> None:
 
 
 def _report(waiting: dict[int, int]) -> None:
-    """Say how processes ended to those who wait for it."""
+    """Say how processes ended to those which wait for it."""
     while waiting:
         pid, status = os.waitpid(-1, os.WNOHANG)
         if pid == 0:
