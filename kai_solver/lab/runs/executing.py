@@ -41,14 +41,24 @@ def execute(task: Task) -> Outcome:
     The run is a process of its own, with the solver's below it. It ends with the process that called this. May be
     called from several threads at the same time.
     """
-    try:
-        with _parents().of(task) as parent:
-            return _executed(task, parent)
-    except _EndedEarlyError as early:
-        record = replace(blank(task, early.status, early.error), peak_mib=early.watch.peak_mib)
-    except (KaiSolverError, OSError) as error:
-        record = blank(task, "failed", str(error))
+    for _ in range(2):  # a parent that was killed since the last run: once more, by another
+        try:
+            with _parents().of(task) as parent:
+                return _executed(task, parent)
+        except _GoneError as gone:
+            record = blank(task, "failed", str(gone))
+        except _EndedEarlyError as early:
+            record = replace(blank(task, early.status, early.error), peak_mib=early.watch.peak_mib)
+            break
+        except Exception as error:  # whatever goes wrong, a study goes on
+            record = blank(task, "failed", _said_of(error))
+            break
     return Outcome(record, replay=replay_command(task, has_bundle=False))
+
+
+def _said_of(error: Exception) -> str:
+    """Errors of our own in their words, with what the system says; others are unexpected, and named."""
+    return str(error) if isinstance(error, KaiSolverError | OSError) else f"{type(error).__name__}: {error}"
 
 
 def _executed(task: Task, parent: "_Parent") -> Outcome:
@@ -64,30 +74,39 @@ def _executed(task: Task, parent: "_Parent") -> Outcome:
             known = said
 
     watch = _Watch(task.limits)
+    status: Status = "failed"
     try:
         said = parent.ask(Ask(task), watch, hear)
+        error = "" if isinstance(said, Outcome) else _error(said)
+    except _GoneError:
+        raise  # not for what this run does: it is done again
     except _EndedEarlyError as early:
-        record = replace(known, status=early.status, error=early.error, wall_s=watch.wall_s, cpu_s=watch.cpu_s)
-        outcome = Outcome(record, tuple(improvements))
+        said, status, error = None, early.status, early.error
+    except Exception as unexpected:  # its own fault or not, it is this run that failed
+        said, error = None, _said_of(unexpected)
+    if isinstance(said, Outcome):
+        outcome = said
     else:
-        if isinstance(said, Outcome):
-            outcome = said
-        else:
-            record = replace(known, status="failed", error=_error(said), wall_s=watch.wall_s, cpu_s=watch.cpu_s)
-            outcome = Outcome(record, tuple(improvements))
+        line = " ".join(error.split())
+        record = replace(known, status=status, error=line, wall_s=watch.wall_s, cpu_s=watch.cpu_s)
+        outcome = Outcome(record, tuple(improvements))
     record = replace(outcome.record, read_s=parent.read_s, peak_mib=watch.peak_mib)
     if record.status == "ok":
         return replace(outcome, record=record)
     bundle = None
     if not isinstance(task.source, ScenarioFile):
-        with suppress(_EndedEarlyError, OSError):
+        with suppress(Exception):  # without it the command shows how to read the instance
             bundle = parent.ask(Ask(task, "bundle"), _Watch(BUNDLE_LIMITS))
     command = replay_command(task, has_bundle=bundle is not None)
     return replace(outcome, record=record, bundle=bundle, replay=command)
 
 
 def _error(said: object) -> str:
-    return " ".join(said.error.split()) if isinstance(said, Failed) else f"it said {said!r}"
+    return said.error if isinstance(said, Failed) else f"it said {said!r}"
+
+
+class _GoneError(OSError):
+    """A process that others are forked from is not there any more, nor are those that were forked from it."""
 
 
 class _EndedEarlyError(Exception):
@@ -162,8 +181,8 @@ class _Parent:
         ------
         _EndedEarlyError
             It died, or was ended since it is beyond the limits.
-        OSError
-            The parent has gone.
+        _GoneError
+            The parent is not there, or went away meanwhile: there is no answer.
         """
         return self._answer(self._forked(request, watch), watch, hear)
 
@@ -172,7 +191,7 @@ class _Parent:
 
         Raises
         ------
-        _EndedEarlyError, OSError
+        _EndedEarlyError, _GoneError
             As of `ask`.
         """
         conversation = self._forked(Hold(source), watch)
@@ -191,10 +210,10 @@ class _Parent:
             try:
                 with self._asking:
                     socket.send_fds(self._channel, [b"r"], [theirs.fileno(), ended])
-            except OSError:
+            except OSError as error:
                 own.close()
                 os.close(ending)
-                raise
+                raise _GoneError(f"the process that runs are forked from has ended: {error}") from error
             finally:
                 os.close(ended)
         conversation = _Conversation(Connection(own.detach()), ending)
@@ -238,6 +257,8 @@ class _Parent:
         conversation.close()
         if isinstance(said, Outcome | Failed | bytes) or (status == 0 and said is None):
             return said
+        if status is None:
+            raise _GoneError("the process that the run was forked from was killed: is the machine out of memory?")
         raise _died(status, watch)
 
 
@@ -259,16 +280,15 @@ class _Conversation:
         os.close(self.ending)
 
 
-def _died(status: int | None, watch: _Watch) -> _EndedEarlyError:
+def _died(status: int, watch: _Watch) -> _EndedEarlyError:
     """The run's process ended without an answer: by itself, or killed by something else than these limits."""
-    if status is not None and os.WIFSIGNALED(status):
+    if os.WIFSIGNALED(status):
         number = os.WTERMSIG(status)
         killed = f"its process was killed by {signal.Signals(number).name}"
         if number == signal.SIGKILL:  # sent by a person, or by the kernel when no memory is left
             return _EndedEarlyError("out_of_memory", f"{killed}: is the machine out of memory?", watch)
         return _EndedEarlyError("failed", killed, watch)
-    what = "went away with its parent" if status is None else f"ended with code {os.waitstatus_to_exitcode(status)}"
-    return _EndedEarlyError("failed", f"its process {what}", watch)
+    return _EndedEarlyError("failed", f"its process ended with code {os.waitstatus_to_exitcode(status)}", watch)
 
 
 class _Parents:
@@ -290,58 +310,86 @@ class _Parents:
         ------
         _EndedEarlyError
             To read the instance takes more than the limits.
-        KaiSolverError, OSError
+        KaiSolverError
             It cannot be read.
+        _GoneError
+            A process on the way to it was killed; the next call starts another.
         """
-        if isinstance(task.source, ScenarioFile):
-            yield self._preloaded()
-            return
-        key = _key(task.source)
+        key = "" if isinstance(task.source, ScenarioFile) else _key(task.source)
+        try:
+            parent = self._for_use(key, task)
+            try:
+                yield parent
+            finally:
+                with self._lock:
+                    parent.users -= 1
+        except _GoneError:
+            self._drop(key)
+            raise
+
+    def _for_use(self, key: str, task: Task) -> _Parent:
+        """The process that is kept under ``key``, or a new one; in use, so that nothing closes it meanwhile."""
+        if not key:
+            first = self._preloaded()
+            with self._lock:
+                first.users += 1
+            return first
         with self._lock:
             reading = self._reading.setdefault(key, threading.Lock())
         with reading:
-            with self._lock:
-                parent = self._held.get(key)
+            parent = self._used(key)
             if parent is None:
-                parent = self._read(task)
+                found = self._read(task)
                 with self._lock:
-                    self._held[key] = parent
-            with self._lock:
+                    self._held[key] = found
+                parent = self._used(key) or found
+        return parent
+
+    def _used(self, key: str) -> _Parent | None:
+        with self._lock:
+            parent = self._held.get(key)
+            if parent is not None:
                 parent.users += 1
                 self._held.move_to_end(key)
                 self._forget()
-        try:
-            yield parent
-        except OSError:
-            with self._lock:
-                self._held.pop(key, None)
-            raise
-        finally:
-            with self._lock:
-                parent.users -= 1
+            return parent
+
+    def _drop(self, key: str) -> None:
+        """Use no more a process that was killed."""
+        with self._lock:
+            if not key:
+                self._close_first()
+            elif (gone := self._held.pop(key, None)) is not None:
+                gone.close()
 
     def close(self) -> None:
         """End them all."""
-        if self._first is not None and self.pid == os.getpid():
+        if self.pid == os.getpid():
+            self._close_first()
+
+    def _close_first(self) -> None:
+        if self._first is not None:
             self._first.close()
-        if self._process is not None and self.pid == os.getpid():
+            self._first = None
+        if self._process is not None:
             self._process.wait()
+            self._process = None
 
     def _forget(self) -> None:
         idle = [key for key, parent in self._held.items() if not parent.users]
         for key in idle[: max(0, len(idle) - KEPT)]:
             self._held.pop(key).close()
-            self._reading.pop(key, None)
 
     def _read(self, task: Task) -> _Parent:
         if isinstance(task.source, ScenarioFile):
             raise TypeError(task.source)
+        first = self._preloaded()
         try:
-            found = self._preloaded().hold(task.source, _Watch(task.limits))
-        except OSError:  # it was killed: once more, by another
+            found = first.hold(task.source, _Watch(task.limits))
+        except _GoneError:  # it was killed: once more, by another
             with self._lock:
-                self.close()
-                self._first = None
+                if self._first is first:
+                    self._close_first()
             found = self._preloaded().hold(task.source, _Watch(task.limits))
         if isinstance(found, Failed):
             raise KaiSolverError(found.error)

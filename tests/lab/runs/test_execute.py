@@ -13,9 +13,9 @@ import pytest
 
 from kai_solver.instances_io.bench_schema import LoadedDoc
 from kai_solver.instances_io.bundle import read_bundle
-from kai_solver.lab.runs import Generated, InstanceFile, Limits, ScenarioFile, Study, Task, execute, task_of
+from kai_solver.lab.runs import Generated, InstanceFile, Limits, ScenarioFile, Study, Task, execute, executing, task_of
 from kai_solver.lab.runs.definition import Definition
-from kai_solver.lab.runs.memory import family
+from kai_solver.lab.runs.memory import family, family_cpu_s
 from kai_solver.modelfiles import load_model
 
 INSTANCES = Path(__file__).parents[3] / "instances"
@@ -85,6 +85,47 @@ def test_a_run_that_is_killed_says_so_and_the_next_one_is_well() -> None:
     assert outcome.record.status == "out_of_memory"
     assert "SIGKILL" in outcome.record.error
     assert execute(_task()).record.status == "ok"
+
+
+def test_a_parent_that_was_killed_costs_no_run() -> None:
+    assert execute(_task("greedy-only")).record.status == "ok"
+    for pid in family(os.getpid())[1:]:
+        if b"runs.forking" in _command(pid):
+            os.kill(pid, signal.SIGKILL)
+    assert execute(_task("greedy-only", 2)).record.error == ""
+
+
+def test_an_unexpected_error_is_a_failed_run_with_its_bundle(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail_once(_pid: int) -> float:
+        monkeypatch.undo()
+        raise RuntimeError("no list of processes")
+
+    execute(_task("greedy-only"))  # the instance is read by now
+    monkeypatch.setattr(executing, "family_cpu_s", fail_once)
+    outcome = execute(_task("greedy-only", 3))
+    assert (outcome.record.status, outcome.record.error) == ("failed", "RuntimeError: no list of processes")
+    assert outcome.bundle is not None
+    assert execute(_task("greedy-only", 3)).record.status == "ok"
+
+
+def test_many_instances_on_several_threads() -> None:
+    """More than are kept: one that another thread is about to use is not closed."""
+    tasks = [task_of("compare", _loaded(nodes), GREEDY, seed, 2.0) for seed in (1, 2) for nodes in range(10, 18)]
+    with ThreadPoolExecutor(4) as threads:
+        outcomes = list(threads.map(execute, tasks))
+    assert [outcome.record.error for outcome in outcomes] == [""] * len(tasks)
+
+
+@pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="there is no /proc")
+def test_processes_that_end_while_they_are_counted_are_no_error() -> None:
+    short_lived = subprocess.Popen(["bash", "-c", "while :; do true & wait; done"])
+    try:
+        for _ in range(10_000):
+            assert family(short_lived.pid)[0] == short_lived.pid
+            family_cpu_s(short_lived.pid)
+    finally:
+        short_lived.kill()
+        short_lived.wait()
 
 
 def _kill_newest(before: set[int]) -> None:
