@@ -1,5 +1,6 @@
 """A solver model: which rules, in which order, how searched. Files in ``models/`` are read by ``modelfiles``."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from kai_solver.domain.plan import Action
@@ -89,6 +90,10 @@ class UsualPod:
     pods: float = 1.0
 
 
+CpSatValue = int | float | bool | str | list[int | float | bool | str]
+"""A value of one of CP-SAT's own parameters; an enum by its number."""
+
+
 @dataclass(frozen=True, slots=True)
 class SearchSpec:
     """How CP-SAT is asked.
@@ -109,6 +114,8 @@ class SearchSpec:
         ``light``, ``default``, ``none`` or ``auto`` (by size).
     chains
         Insertions that the chain search tries in one cycle at most, on large clusters; 0: none.
+    parameters
+        Of CP-SAT itself, by their names in OR-tools; they come after, and so instead of, what the above says.
     """
 
     enabled: bool = True
@@ -119,6 +126,7 @@ class SearchSpec:
     presolve: str = "auto"
     memory_mib: int = 4096
     chains: int = 0
+    parameters: Mapping[str, CpSatValue] = field(default_factory=dict, hash=False)
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,15 @@ from pydantic_core import ErrorDetails
 import kai_solver
 from kai_solver.domain import Action, MovesSpec, SearchSpec, SolverModel, StageSpec, UsualPod
 from kai_solver.errors import ModelFileError, nearest
-from kai_solver.modelfiles.schema import LeftoverTable, ModelTable, SearchTable, StageTable, UsualTable
+from kai_solver.modelfiles.schema import (
+    LeftoverTable,
+    ModelTable,
+    MovesTable,
+    ProvenanceTable,
+    SearchTable,
+    StageTable,
+    UsualTable,
+)
 from kai_solver.modelfiles.usual import SNAPSHOT, read_usual
 
 _HASH_DIGITS = 12
@@ -81,8 +89,14 @@ def _with_default_stages(document: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _hash(table: ModelTable) -> str:
-    """Of all that the model says after ``extends`` and defaults, in canonical JSON; comments and order do not count."""
-    content = json.dumps(table.model_dump(mode="json"), sort_keys=True, separators=(",", ":"))
+    """Of all that the model says after ``extends`` and defaults, in canonical JSON.
+
+    Comments, order and provenance do not count.
+    """
+    said = table.model_dump(mode="json", exclude={"provenance"})
+    if not said["search"]["parameters"]:
+        del said["search"]["parameters"]  # models without keep the hash that older plans name
+    content = json.dumps(said, sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(content.encode()).hexdigest()[:_HASH_DIGITS]
 
 
@@ -157,6 +171,7 @@ def _refusal(invalid: ValidationError, file: str) -> ModelFileError:
     first = errors[0]
     others = [".".join(map(str, error["loc"])) for error in errors[1:]]
     key = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in first["loc"]).lstrip(".")
+    key += f".{first['ctx']['name']}" if first["type"] == "cp_sat" else ""
     more = f" (and so for {', '.join(others[:3])})" if others else ""
     return ModelFileError(_problem(first) + more, file=file, field=key, cure=_cure(first))
 
@@ -167,6 +182,8 @@ def _problem(error: ErrorDetails) -> str:
             return "is not a key of a model"
         case "missing":
             return "is missing"
+        case "cp_sat":
+            return error["msg"]
         case _:
             return f"{str(error['input'])[:80]!r}: {error['msg'][:1].lower()}{error['msg'][1:]}"
 
@@ -190,5 +207,9 @@ def _table_at(location: tuple[int | str, ...]) -> type[BaseModel]:
             return UsualTable
         case ("leftover", *_):
             return LeftoverTable
+        case ("moves", _):
+            return MovesTable
+        case ("provenance", _):
+            return ProvenanceTable
         case _:
             return ModelTable

@@ -1,13 +1,14 @@
 """A solver model's file: TOML with the fields of ``domain.SolverModel``, each checked by name and value."""
 
 from collections.abc import Mapping
-from typing import Annotated, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, field_validator, model_validator
 from pydantic_core import PydanticCustomError
 
-from kai_solver.domain import ACTIONS, FAMILIES, OPTIONAL_STAGES, STAGES, Action
+from kai_solver.domain import ACTIONS, FAMILIES, OPTIONAL_STAGES, STAGES, Action, CpSatValue
 from kai_solver.errors import InputError
+from kai_solver.modelfiles.cpsat import checked_parameters
 from kai_solver.modelfiles.extensions import known_families, known_stages, usual_families
 from kai_solver.units import MILLI, parse_duration_s
 
@@ -69,6 +70,12 @@ class SearchTable(_Table):
     presolve: Literal["auto", "light", "default", "none"] = "auto"
     memory_mib: int = Field(default=4096, ge=64, le=1_048_576)
     chains: int = Field(default=0, ge=0, le=1_000_000_000)
+    parameters: dict[str, Any] = Field(default={}, max_length=100)
+
+    @field_validator("parameters")
+    @classmethod
+    def _of_cp_sat(cls, parameters: dict[str, object]) -> dict[str, CpSatValue]:
+        return checked_parameters(parameters) if parameters else {}
 
     @model_validator(mode="before")
     @classmethod
@@ -114,6 +121,15 @@ class LeftoverTable(_Table):
     usual: tuple[UsualTable, ...] = Field(default=(), max_length=1000)
 
 
+class ProvenanceTable(_Table):
+    """``[provenance]``: where a model comes from that a study has found. Nothing is decided by it."""
+
+    study: str = Field(default="", max_length=200)
+    revision: str = Field(default="", max_length=200)
+    date: str = Field(default="", max_length=40)
+    verdict: str = Field(default="", max_length=2000)
+
+
 class ModelTable(_Table):
     """The whole file, after ``extends``."""
 
@@ -126,6 +142,7 @@ class ModelTable(_Table):
     search: SearchTable = SearchTable()
     leftover: LeftoverTable = LeftoverTable()
     moves: MovesTable = MovesTable()
+    provenance: ProvenanceTable = ProvenanceTable()
     budget_s: BudgetSeconds = 2.0
 
     @field_validator("ladder")

@@ -7,10 +7,10 @@ and not even the hint is returned); with ``light`` the search starts after 0.2 s
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal, get_args
 
-from kai_solver.domain import SearchSpec
+from kai_solver.domain import CpSatValue, SearchSpec
 from kai_solver.errors import ModelFileError
 
 Presolve = Literal["light", "default", "none"]
@@ -19,7 +19,7 @@ Engine = Literal["cp-sat", "scip"]
 of the LP, and SCIP's: on 500 loaded nodes it proves all four stages in 4.8 s (1.1 s with nodes folded further), CP-SAT
 in 12 s (2026-11-21, 2 cores, load 8). All else is CP-SAT's.
 """
-ParameterValue = int | float | bool
+ParameterValue = CpSatValue
 
 PRESOLVE_PROFILES: Mapping[Presolve, Mapping[str, ParameterValue]] = {
     "light": {"max_presolve_iterations": 1, "cp_model_probing_level": 0, "symmetry_level": 0},
@@ -51,6 +51,8 @@ class SolverParameters:
         Where the search may stop; such an answer is ``feasible`` with a bound, not ``optimal``.
     engine
         ``scip`` for models whose LP says most: see `Engine`.
+    given
+        CP-SAT's parameters that the model itself gives; they come last.
     """
 
     workers: int = 2
@@ -61,6 +63,7 @@ class SolverParameters:
     linearization_level: int = 1
     relative_gap: float = 0.0
     engine: Engine = "cp-sat"
+    given: Mapping[str, ParameterValue] = field(default_factory=dict, hash=False)
 
     @classmethod
     def choose(
@@ -86,6 +89,7 @@ class SolverParameters:
             interleave=search.deterministic and search.workers > 1,
             deterministic_s=seconds if search.deterministic else math.inf,
             relative_gap=gap,
+            given=search.parameters,
         )
 
     def as_mapping(self) -> dict[str, ParameterValue]:
@@ -101,6 +105,7 @@ class SolverParameters:
             "random_seed": self.seed % _LARGEST_SEED,
             "linearization_level": self.linearization_level,
             **PRESOLVE_PROFILES[self.presolve],
+            **self.given,
         }
         if self.interleave:
             values["interleave_search"] = True

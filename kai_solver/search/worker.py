@@ -388,7 +388,11 @@ class Worker:
     def _parameters(self, fields: Mapping[str, Any], spent_s: float) -> Any:
         parameters = self._helper.SatParameters()
         for name, value in fields["parameters"].items():
-            setattr(parameters, name, value)
+            if isinstance(value, list):
+                getattr(parameters, name).extend(value)
+                continue
+            known = getattr(parameters, name)
+            setattr(parameters, name, type(known)(value) if hasattr(type(known), "__members__") else value)
         parameters.catch_sigint_signal = False
         limit = fields["time_limit_s"] - spent_s
         if limit < float("inf"):
@@ -407,7 +411,8 @@ class Worker:
     def _answer(self, frame: Frame, model: Any, response: Any, build_s: float) -> None:
         status = response.status.name
         if status == "MODEL_INVALID":
-            raise ValueError(f"CP-SAT refuses the model: {self._helper.CpSatHelper.validate_model(model)}")
+            why = self._helper.CpSatHelper.validate_model(model) or response.solution_info
+            raise ValueError(f"CP-SAT refuses the model: {why}")
         fields = {
             "id": frame.fields["id"],
             "status": status,

@@ -162,3 +162,55 @@ def test_families_and_stages_of_other_packages_may_be_named(tmp_path: Path, monk
     model = load_model(write(tmp_path, 'name = "m"\nfamilies = ["gang", "power"]\n[[stages]]\nname = "energy"\n'))
     assert model.families == ("gang", "power")
     assert [stage.name for stage in model.stages] == ["energy"]
+
+
+def test_parameters_of_cp_sat_arrive_with_their_types(tmp_path: Path) -> None:
+    text = """extends = "default"
+[search.parameters]
+linearization_level = 2
+use_erwa_heuristic = true
+restart_dl_average_ratio = 1
+search_branching = "PORTFOLIO_SEARCH"
+ignore_subsolvers = ["no_lp"]
+"""
+    assert load_model(write(tmp_path, text)).search.parameters == {
+        "ignore_subsolvers": ["no_lp"],
+        "linearization_level": 2,
+        "restart_dl_average_ratio": 1.0,
+        "search_branching": 2,
+        "use_erwa_heuristic": True,
+    }
+
+
+@pytest.mark.parametrize(
+    ("line", "problem", "cure"),
+    [
+        ("linearisation_level = 2", "is not a parameter of CP-SAT", "Did you mean linearization_level?"),
+        ("zzz = 1", "is not a parameter of CP-SAT", "sat_parameters.proto"),
+        ("max_time_in_seconds = 1", "is not for models: the time", "Delete max_time_in_seconds"),
+        ("num_workers = 8", "it is search.workers", "Delete"),
+        ("random_seed = 8", "it is the seed of the cycle", "Delete"),
+        ("log_search_progress = true", "standard output", "Delete"),
+        ("debug_crash_on_bad_hint = true", "is not a parameter of CP-SAT", ""),
+        ("linearization_level = 2.5", "2.5 has the wrong type", "Give a whole number"),
+        ("linearization_level = true", "True has the wrong type", "Give a whole number"),
+        ("linearization_level = 3000000000", "has the wrong type", "less than 2,147,483,648"),
+        ("use_erwa_heuristic = 1", "1 has the wrong type", "true or false"),
+        ("restart_dl_average_ratio = 'much'", "'much' has the wrong type", "Give a number"),
+        ("search_branching = 'BEST'", "'BEST' is none of its values", "AUTOMATIC_SEARCH"),
+        ("ignore_subsolvers = 'no_lp'", "'no_lp' is not a list", "Give a list"),
+    ],
+)
+def test_a_wrong_parameter_of_cp_sat_is_named_with_its_cure(tmp_path: Path, line: str, problem: str, cure: str) -> None:
+    error = refused(tmp_path, f'name = "m"\n[search.parameters]\n{line}\n')
+    assert error.field == f"search.parameters.{line.split()[0]}"
+    assert problem in error.problem
+    assert cure in error.cure
+
+
+def test_parameters_are_in_the_hash_and_provenance_is_not(tmp_path: Path) -> None:
+    plain = load_model(write(tmp_path, 'name = "m"\n', "plain"))
+    given = load_model(write(tmp_path, 'name = "m"\n[search.parameters]\nlinearization_level = 2\n', "given"))
+    told = load_model(write(tmp_path, 'name = "m"\n[provenance]\nstudy = "s"\nverdict = "better"\n', "told"))
+    assert given.hash != plain.hash == told.hash
+    assert refused(tmp_path, 'name = "m"\n[provenance]\nstudi = "s"\n').cure == "Did you mean study?"

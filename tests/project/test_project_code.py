@@ -104,7 +104,7 @@ def test_locked_packages_name_no_registry(file: str) -> None:
 # -- layers ------------------------------------------------------------------------------------------------------------
 
 USERS = {
-    "ortools": {"bounds", "model", "prices", "search"},
+    "ortools": {"bounds", "model", "modelfiles", "prices", "search"},
     "networkx": {"links", "topology"},
     "pydantic": {"cli", "controller", "instances_io", "kubeobjects", "lab", "modelfiles", "shadow"},
     "kubernetes": {"cluster"},

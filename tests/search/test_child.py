@@ -11,6 +11,7 @@ from collections.abc import Iterator
 import numpy as np
 import pytest
 
+from kai_solver.domain import CpSatValue
 from kai_solver.errors import InternalError
 from kai_solver.model.spec import ModelSpec, negate
 from kai_solver.search.child import SolverChild
@@ -338,3 +339,15 @@ def test_the_other_engine_ends_in_time_with_no_less_than_its_hint(child: SolverC
     assert answer.objective is not None
     assert answer.objective <= int(halves.sum())
     assert answer.status == "feasible"
+
+
+def test_parameters_of_the_model_reach_the_solver(child: SolverChild) -> None:
+    given: dict[str, CpSatValue] = {"ignore_subsolvers": ["no_lp"], "search_branching": 2, "linearization_level": 2}
+    answer = child.solve(knapsack(), SolverParameters(given=given), soon())
+    assert (answer.status, answer.error) == ("optimal", "")
+
+
+def test_a_parameter_out_of_its_range_is_named_in_the_answer(child: SolverChild) -> None:
+    answer = child.solve(knapsack(), SolverParameters(given={"linearization_level": -4}), soon())
+    assert answer.status != "optimal"
+    assert "linearization_level" in answer.error

@@ -64,4 +64,10 @@ def test_a_model_under_wall_time_has_no_deterministic_limit() -> None:
 
 
 def test_seeds_of_any_size_fit() -> None:
-    assert 0 <= SolverParameters(seed=2**40 + 5).as_mapping()["random_seed"] < 2**31
+    assert 0 <= int(str(SolverParameters(seed=2**40 + 5).as_mapping()["random_seed"])) < 2**31
+
+
+def test_what_the_model_gives_comes_last() -> None:
+    search = SearchSpec(presolve="none", parameters={"cp_model_presolve": True, "linearization_level": 2})
+    values = SolverParameters.choose(search, variables=1).as_mapping()
+    assert (values["cp_model_presolve"], values["linearization_level"]) == (True, 2)
