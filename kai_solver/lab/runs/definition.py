@@ -53,7 +53,15 @@ class Definition:
 
 
 def tasks_of(definition: Definition) -> Iterator[Task]:
-    """All runs, those of one source together, so that it is read once for many of them."""
+    """All runs, each once, those of one source together, so that it is read once for many of them."""
+    seen: set[str] = set()
+    for task in _all_tasks(definition):
+        if task.run not in seen:
+            seen.add(task.run)
+            yield task
+
+
+def _all_tasks(definition: Definition) -> Iterator[Task]:
     for source in definition.sources:
         for seed in definition.seeds:
             for model in definition.models:
@@ -141,7 +149,11 @@ def read_definition(path: Path) -> Definition:
     if not path.is_file():
         raise InputError("is no study", file=str(path.parent), cure=cure)
     [(name, document), *_] = read_documents(path)
-    if document.get("format") != STUDY_FORMAT:
+    found = document.get("format")
+    if isinstance(found, str) and found != STUDY_FORMAT and found.startswith(STUDY_FORMAT.partition("/")[0]):
+        cure = "Go on with it in the kai-solver that made it, or name a new folder"
+        raise InputError(f"is {found!r}: this kai-solver reads {STUDY_FORMAT}", file=name, field="format", cure=cure)
+    if found != STUDY_FORMAT:
         raise InputError("is no study", file=name, field="format", cure=cure)
     study = validate(_Study, document, name)
     return Definition(

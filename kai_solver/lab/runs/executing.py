@@ -35,16 +35,23 @@ BUNDLE_LIMITS = Limits(wall_s=300.0)
 _COMMAND = (sys.executable, "-P", "-c", "from kai_solver.lab.runs.forking import main; main()")
 
 
-def execute(task: Task) -> Outcome:
+def execute(task: Task, should_stop: Callable[[], bool] = lambda: False) -> Outcome:
     """Run ``task``; whatever it does, an outcome comes back, and its status says what happened.
 
     The run is a process of its own, with the solver's below it. It ends with the process that called this. May be
     called from several threads at the same time.
+
+    Raises
+    ------
+    RunStoppedError
+        ``should_stop`` said so, which is asked several times a second: the run was ended.
     """
     for _ in range(2):  # a parent that was killed since the last run: once more, by another
         try:
-            with _parents().of(task) as parent:
-                return _executed(task, parent)
+            with _parents().of(task, should_stop) as parent:
+                return _executed(task, parent, should_stop)
+        except RunStoppedError:
+            raise
         except _GoneError as gone:
             record = blank(task, "failed", str(gone))
         except _EndedEarlyError as early:
@@ -56,12 +63,33 @@ def execute(task: Task) -> Outcome:
     return Outcome(record, replay=replay_command(task, has_bundle=False))
 
 
+def check_readable(task: Task, should_stop: Callable[[], bool] = lambda: False) -> None:
+    """Read the task's instance or scenario, unless it is a generator's, and keep the instance for runs that follow.
+
+    One that takes more than the limits of a run is no error here: the run says so.
+
+    Raises
+    ------
+    InputError
+        It cannot be read; names file, field and cure.
+    RunStoppedError
+        As of `execute`.
+    """
+    if isinstance(task.source, Generated):
+        return
+    with suppress(_EndedEarlyError, _GoneError), _parents().of(task, should_stop) as parent:
+        if isinstance(task.source, ScenarioFile):
+            said = parent.ask(Ask(task, "check"), _Watch(task.limits, should_stop))
+            if isinstance(said, Failed):
+                raise said.as_error()
+
+
 def _said_of(error: Exception) -> str:
     """Errors of our own in their words, with what the system says; others are unexpected, and named."""
     return str(error) if isinstance(error, KaiSolverError | OSError) else f"{type(error).__name__}: {error}"
 
 
-def _executed(task: Task, parent: "_Parent") -> Outcome:
+def _executed(task: Task, parent: "_Parent", should_stop: Callable[[], bool]) -> Outcome:
     """A run of that parent, with what the limits and the watching add to it."""
     known = blank(task, "ok")
     improvements: list[Improvement] = []
@@ -73,12 +101,12 @@ def _executed(task: Task, parent: "_Parent") -> Outcome:
         elif isinstance(said, RunRecord):
             known = said
 
-    watch = _Watch(task.limits)
+    watch = _Watch(task.limits, should_stop)
     status: Status = "failed"
     try:
         said = parent.ask(Ask(task), watch, hear)
         error = "" if isinstance(said, Outcome) else _error(said)
-    except _GoneError:
+    except (RunStoppedError, _GoneError):
         raise  # not for what this run does: it is done again
     except _EndedEarlyError as early:
         said, status, error = None, early.status, early.error
@@ -96,7 +124,7 @@ def _executed(task: Task, parent: "_Parent") -> Outcome:
     bundle = None
     if not isinstance(task.source, ScenarioFile):
         with suppress(Exception):  # without it the command shows how to read the instance
-            bundle = parent.ask(Ask(task, "bundle"), _Watch(BUNDLE_LIMITS))
+            bundle = parent.ask(Ask(task, "bundle"), _Watch(BUNDLE_LIMITS, should_stop))
     command = replay_command(task, has_bundle=bundle is not None)
     return replace(outcome, record=record, bundle=bundle, replay=command)
 
@@ -107,6 +135,10 @@ def _error(said: object) -> str:
 
 class _GoneError(OSError):
     """A process that others are forked from is not there any more, nor are those that were forked from it."""
+
+
+class RunStoppedError(Exception):
+    """The run was ended since it was asked to stop; nothing came of it."""
 
 
 class _EndedEarlyError(Exception):
@@ -124,6 +156,7 @@ class _Watch:
     """Looks at a process and its children, and ends them beyond the limits."""
 
     limits: Limits
+    should_stop: Callable[[], bool]
     pid: int = 0
     peak_mib: float = 0.0
     cpu_s: float = 0.0
@@ -141,7 +174,12 @@ class _Watch:
         ------
         _EndedEarlyError
             It was ended: it is beyond a limit.
+        RunStoppedError
+            It was ended: it was asked to stop.
         """
+        if self.should_stop():
+            self.end()
+            raise RunStoppedError
         if self.pid:
             self.peak_mib = max(self.peak_mib, sum(resident_mib(pid) for pid in family(self.pid)))
             self.cpu_s = max(self.cpu_s, family_cpu_s(self.pid))
@@ -303,21 +341,21 @@ class _Parents:
         self._held: OrderedDict[str, _Parent] = OrderedDict()
 
     @contextmanager
-    def of(self, task: Task) -> Iterator[_Parent]:
+    def of(self, task: Task, should_stop: Callable[[], bool]) -> Iterator[_Parent]:
         """The process that a run of ``task`` is forked from.
 
         Raises
         ------
         _EndedEarlyError
             To read the instance takes more than the limits.
-        KaiSolverError
-            It cannot be read.
+        KaiSolverError, RunStoppedError
+            It cannot be read; it was asked to stop.
         _GoneError
             A process on the way to it was killed; the next call starts another.
         """
         key = "" if isinstance(task.source, ScenarioFile) else _key(task.source)
         try:
-            parent = self._for_use(key, task)
+            parent = self._for_use(key, task, should_stop)
             try:
                 yield parent
             finally:
@@ -327,7 +365,7 @@ class _Parents:
             self._drop(key)
             raise
 
-    def _for_use(self, key: str, task: Task) -> _Parent:
+    def _for_use(self, key: str, task: Task, should_stop: Callable[[], bool]) -> _Parent:
         """The process that is kept under ``key``, or a new one; in use, so that nothing closes it meanwhile."""
         if not key:
             first = self._preloaded()
@@ -339,7 +377,7 @@ class _Parents:
         with reading:
             parent = self._used(key)
             if parent is None:
-                found = self._read(task)
+                found = self._read(task, should_stop)
                 with self._lock:
                     self._held[key] = found
                 parent = self._used(key) or found
@@ -380,19 +418,19 @@ class _Parents:
         for key in idle[: max(0, len(idle) - KEPT)]:
             self._held.pop(key).close()
 
-    def _read(self, task: Task) -> _Parent:
+    def _read(self, task: Task, should_stop: Callable[[], bool]) -> _Parent:
         if isinstance(task.source, ScenarioFile):
             raise TypeError(task.source)
         first = self._preloaded()
         try:
-            found = first.hold(task.source, _Watch(task.limits))
+            found = first.hold(task.source, _Watch(task.limits, should_stop))
         except _GoneError:  # it was killed: once more, by another
             with self._lock:
                 if self._first is first:
                     self._close_first()
-            found = self._preloaded().hold(task.source, _Watch(task.limits))
+            found = self._preloaded().hold(task.source, _Watch(task.limits, should_stop))
         if isinstance(found, Failed):
-            raise KaiSolverError(found.error)
+            raise found.as_error()
         return found
 
     def _preloaded(self) -> _Parent:

@@ -24,7 +24,7 @@ from dataclasses import dataclass, replace
 from multiprocessing.connection import Connection
 from typing import Literal
 
-from kai_solver.errors import KaiSolverError
+from kai_solver.errors import InputError, KaiSolverError
 from kai_solver.instances_io import Loaded
 from kai_solver.lab.runs.instance import read_instance
 from kai_solver.lab.runs.machine import cpu, revision, versions
@@ -32,6 +32,7 @@ from kai_solver.lab.runs.replaying import bundle_of
 from kai_solver.lab.runs.running import blank, decide_once, described
 from kai_solver.lab.runs.scenarios import play
 from kai_solver.lab.runs.task import Generated, InstanceFile, Outcome, ScenarioFile, Task
+from kai_solver.lab.simulate import load_scenario
 
 ENDED = struct.Struct("i")
 """How a process ended, as ``waitpid`` says it."""
@@ -48,10 +49,13 @@ class Hold:
 
 @dataclass(frozen=True, slots=True)
 class Ask:
-    """Do a run, answered by its improvements as they come and an `Outcome`, or write its bundle: bytes."""
+    """Do a run, answered by its improvements as they come and an `Outcome`.
+
+    Or write its bundle: bytes. Or read its scenario, and nothing else: `Failed` where it cannot be read, else None.
+    """
 
     task: Task
-    what: Literal["run", "bundle"] = "run"
+    what: Literal["run", "bundle", "check"] = "run"
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,9 +67,14 @@ class Held:
 
 @dataclass(frozen=True, slots=True)
 class Failed:
-    """It could not be done: the error, in words."""
+    """It could not be done: the error, in words; ``is_input``: what was read is at fault."""
 
     error: str
+    is_input: bool = False
+
+    def as_error(self) -> KaiSolverError:
+        """It as an exception."""
+        return InputError(self.error) if self.is_input else KaiSolverError(self.error)
 
 
 def main() -> None:
@@ -137,6 +146,8 @@ def _forked(descriptor: int, held: Loaded | None) -> None:
             _hold(channel, asked.source)
         elif asked.what == "bundle":
             channel.send(None if held is None else bundle_of(asked.task, held))
+        elif asked.what == "check":
+            channel.send(_checked(asked.task))
         else:
             channel.send(_run(channel, asked.task, held))
         code = 0
@@ -163,10 +174,19 @@ def _hold(channel: Connection, source: InstanceFile | Generated) -> None:
     try:
         held = read_instance(source)
     except (KaiSolverError, ValueError) as error:
-        channel.send(Failed(str(error)))
+        channel.send(Failed(str(error), isinstance(error, InputError)))
         return
     channel.send(Held(time.monotonic() - start_s))
     _serve(socket.socket(fileno=os.dup(channel.fileno())), held)
+
+
+def _checked(task: Task) -> Failed | None:
+    if isinstance(task.source, ScenarioFile):
+        try:
+            load_scenario(task.source.path, seed=task.seed)
+        except KaiSolverError as error:
+            return Failed(str(error), isinstance(error, InputError))
+    return None
 
 
 def _run(channel: Connection, task: Task, held: Loaded | None) -> Outcome | Failed:

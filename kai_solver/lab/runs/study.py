@@ -97,9 +97,9 @@ class Study:
         """Keys of runs that need not be done again: all that ended, but for those whose worker was lost."""
         return frozenset(run for run, record in self._records.items() if record.status != "lost")
 
-    def missing(self) -> Iterator[Task]:
-        """Runs that are asked for, and have not ended."""
-        ended = self.ended
+    def missing(self, *, retries: bool = False) -> Iterator[Task]:
+        """Runs that are asked for, and have not ended; ``retries``: those too that did not end well."""
+        ended = {run for run in self.ended if not retries or self._records[run].status == "ok"}
         return (task for task in tasks_of(self.definition) if task.run not in ended)
 
     def improvements(self, run: str) -> tuple[Improvement, ...]:
