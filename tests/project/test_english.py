@@ -23,6 +23,7 @@ CHART = ROOT / "deploy" / "helm" / "kai-solver"
 PACKAGE = ROOT / "kai_solver"
 PAGES = sorted(str(path.relative_to(ROOT)) for path in (ROOT / "docs").rglob("*.md"))
 PAGES += ["README.md", "CONTRIBUTING.md", "deploy/README.md"]
+PAGES += sorted(str(path.relative_to(ROOT)) for path in (ROOT / "docs").rglob("*.ipynb"))
 HISTORY = "CHANGELOG.md"
 """Its words are checked, its sentences are not: a line of it is one change, and stays as it was written."""
 
@@ -36,6 +37,15 @@ BANNED = re.compile(
 FOR_PERSONS = {"the API server does not say who you are, or what you may do. Ask again in a moment"}
 """Texts in which such a word is about a person."""
 ABBREVIATIONS = re.compile(r"\b(e\.g|i\.e|etc|vs)\.")
+
+
+def text_of(page: str) -> str:
+    """What a page says; of a notebook its cells of text."""
+    text = (ROOT / page).read_text()
+    if not page.endswith(".ipynb"):
+        return text
+    cells = json.loads(text)["cells"]
+    return "\n\n".join("".join(cell["source"]) for cell in cells if cell["cell_type"] == "markdown")
 
 
 def prose(text: str) -> Iterator[str]:
@@ -115,7 +125,7 @@ def _of_words(line: int, parts: Iterable[object]) -> Iterator[tuple[int, str]]:
 
 @pytest.mark.parametrize("page", PAGES)
 def test_sentences_are_short(page: str) -> None:
-    found = list(sentences((ROOT / page).read_text()))
+    found = list(sentences(text_of(page)))
     if found:
         longest = max(found, key=len)
         assert len(longest) <= LONGEST, " ".join(longest)
@@ -124,7 +134,7 @@ def test_sentences_are_short(page: str) -> None:
 
 @pytest.mark.parametrize("page", [*PAGES, HISTORY])
 def test_things_are_things_and_words_are_plain(page: str) -> None:
-    assert banned((ROOT / page).read_text()) == []
+    assert banned(text_of(page)) == []
 
 
 def test_help_is_short_and_plain() -> None:
