@@ -17,6 +17,7 @@ from kai_solver.cli.experiment_nvlink import nvlink
 from kai_solver.cli.explain import explain
 from kai_solver.cli.fairshare import fairshare
 from kai_solver.cli.models import models
+from kai_solver.cli.report import report
 from kai_solver.cli.shadow import shadow
 from kai_solver.cli.simulate import simulate
 from kai_solver.cli.solve import solve
@@ -84,6 +85,7 @@ app.command("shadow", cls=Command, short_help="Compare a dry run with the schedu
 app.command("compile", cls=Command, short_help="Compile the kernels for large clusters.")(compile_kernels)
 app.command("conformance", cls=Command, short_help="Run behaviour cases.")(conformance)
 app.command("simulate", cls=Command, short_help="Replay a workload in simulated time.")(simulate)
+app.command("report", cls=Command, short_help="Make a page of what was measured.")(report)
 experiment.command("nvlink", cls=Command)(nvlink)
 app.add_typer(experiment, name="experiment", short_help="Run experiments against published baselines.")
 app.command("bench", cls=Command, short_help="Measure models on instances.")(bench)

@@ -84,8 +84,17 @@ def data_place(path: Path) -> Path:
     return path.with_suffix(".csv")
 
 
-def draw(path: Path, size: tuple[float, float], title: str, content: Callable[[Any], None], data: Data) -> None:
+def draw(
+    path: Path,
+    size: tuple[float, float],
+    title: str,
+    content: Callable[[Any], None],
+    data: Data,
+    also: Sequence[Path] = (),
+) -> None:
     """Have ``content`` fill a figure of so many inches; save it as SVG or PNG, and its data as CSV beside it.
+
+    ``also`` are more files for the same drawing, of the other kind.
 
     ``title`` is that of the file, which browsers and screen readers show; ``content`` draws its own.
 
@@ -98,13 +107,13 @@ def draw(path: Path, size: tuple[float, float], title: str, content: Callable[[A
     from matplotlib import rc_context
     from matplotlib.figure import Figure
 
-    is_svg = path.suffix == ".svg"
-    metadata = {"Title": title, "Date": None} if is_svg else {"Title": title}
     with rc_context(_STYLE):
         figure = Figure(figsize=size, layout="constrained")
         content(figure)
         try:
-            figure.savefig(path, dpi=150, metadata=metadata)
+            for place in (path, *also):
+                metadata = {"Title": title, "Date": None} if place.suffix == ".svg" else {"Title": title}
+                figure.savefig(place, dpi=150, metadata=metadata)
             data_place(path).write_text(_csv(data))
         except OSError as error:
             reason = (error.strerror or str(error)).lower()

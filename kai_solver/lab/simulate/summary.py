@@ -99,7 +99,7 @@ def summarize(result: Result) -> Summary:
         node_failures_seen=sum(job.failures for job in jobs),
         fairness_gap=_share(records.fairness_gap_s, records.sampled_s),
         fragmentation=_share(records.fragmentation_s, records.sampled_s),
-        wait_by_size=tuple(_waits(jobs, size_of, _size_names())),
+        wait_by_size=tuple(_waits(jobs, size_of, size_classes())),
         wait_by_queue=tuple(_waits(jobs, _queue_of, sorted({job.gang.queue for job in jobs}))),
         solve_s=_spread(seconds),
         elapsed_s=result.elapsed_s,
@@ -123,7 +123,11 @@ def wait_s(job: LiveJob) -> float | None:
 
 def size_of(job: LiveJob) -> str:
     """Class of a job's size in GPUs: ``0``, ``1``, ``2``, ``3-4``, ``5-8``, ..."""
-    gpus = job.total_milli / MILLI
+    return size_class(job.total_milli / MILLI)
+
+
+def size_class(gpus: float) -> str:
+    """Class of so many GPUs: ``0``, ``1``, ``2``, ``3-4``, ``5-8``, ..."""
     return next((_size_name(i) for i, most in enumerate(_SIZES) if gpus <= most), _OVER)
 
 
@@ -135,7 +139,8 @@ def _size_name(index: int) -> str:
 _OVER = f"over {_SIZES[-1]}"
 
 
-def _size_names() -> list[str]:
+def size_classes() -> list[str]:
+    """All classes of `size_class`, the smallest first."""
     return [*(_size_name(i) for i in range(len(_SIZES))), _OVER]
 
 

@@ -158,15 +158,28 @@ def frame_of(table: str, results: Sequence[Result]) -> "pl.DataFrame":
     InputError
         polars is not installed.
     """
+    schema = polars_schema(table)  # so that an empty table has the types too
+    import polars as pl  # an extra, and slow to import
+
+    return pl.DataFrame(list(rows(table, results)), schema=schema, strict=False, orient="row")
+
+
+def polars_schema(table: str) -> "dict[str, type[pl.DataType]]":
+    """Columns of a table with the types that polars has for them.
+
+    Raises
+    ------
+    InputError
+        polars is not installed.
+    """
     if not has_parquet():
         cure = "Install it: pip install 'kai-solver[experiments]'"
         raise InputError("data frames need polars, which is not installed", cure=cure)
-    import polars as pl  # an extra, and slow to import
+    import polars as pl
 
-    by_annotation: dict[Any, Any] = {str: pl.String, int: pl.Int64, bool: pl.Boolean}
+    by_annotation: dict[Any, type[pl.DataType]] = {str: pl.String, int: pl.Int64, bool: pl.Boolean}
     types = {field.name: by_annotation.get(field.type, pl.Float64) for field in fields(TABLES[table])}
-    schema = {"policy": pl.String, **types}  # so that an empty table has them too
-    return pl.DataFrame(list(rows(table, results)), schema=schema, strict=False, orient="row")
+    return {"policy": pl.String, **types}
 
 
 def _write_parquet(table: str, results: Sequence[Result], folder: Path) -> Path:

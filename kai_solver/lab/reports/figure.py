@@ -1,0 +1,108 @@
+"""What a figure shows, apart from how it is drawn: the page draws it by plotly, files by matplotlib."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Literal
+
+Kind = Literal["line", "step", "points", "bars", "stack"]
+"""``step``: a value holds until the next one. ``stack``: bars on top of each other."""
+
+
+@dataclass(frozen=True, slots=True)
+class Series:
+    """One line, one set of points or of bars.
+
+    Attributes
+    ----------
+    x, y
+        As many of the one as of the other; ``y`` None is a gap. ``x`` are names where the panel has bars.
+    style
+        Index of its colour, of its dash, of its marker and of its hatch, so that colour is never all that tells.
+    texts
+        What a mark of it says when the pointer is on it, beside its numbers; empty, or one for each mark.
+    """
+
+    name: str
+    x: Sequence[float | str]
+    y: Sequence[float | None]
+    kind: Kind = "line"
+    style: int = 0
+    texts: Sequence[str] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Panel:
+    """One pair of axes.
+
+    Attributes
+    ----------
+    is_share
+        Values of ``y`` are shares, shown as percent.
+    has_diagonal
+        A line where x = y is drawn: points below it are better in y.
+    most
+        Upper end of ``y``; None: by its values.
+    """
+
+    title: str
+    x_label: str
+    y_label: str
+    series: Sequence[Series]
+    is_log_x: bool = False
+    is_log_y: bool = False
+    is_share: bool = False
+    has_diagonal: bool = False
+    most: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Figure:
+    """Panels in rows of ``columns``, under one title and one legend.
+
+    Attributes
+    ----------
+    name
+        Of its files, and its address in the page.
+    text
+        What is shown, and how to read it, in a sentence or two.
+    """
+
+    name: str
+    title: str
+    text: str
+    panels: Sequence[Panel]
+    columns: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """A few rows of text under column heads; the first column names the row."""
+
+    title: str
+    columns: Sequence[str]
+    rows: Sequence[Sequence[str]]
+
+
+@dataclass(frozen=True, slots=True)
+class Section:
+    """Part of a report: verdicts first, then tables and figures."""
+
+    title: str
+    verdicts: Sequence[str] = ()
+    tables: Sequence[Table] = ()
+    figures: Sequence[Figure] = ()
+    notes: Sequence[str] = field(default_factory=tuple)
+
+
+def is_empty(figure: Figure) -> bool:
+    """Whether no panel has a mark."""
+    return not any(len(series.x) for panel in figure.panels for series in panel.series)
+
+
+def marks(figure: Figure) -> Iterator[tuple[str, str, float | str, float | None, str]]:
+    """Panel, series, x, y and text of every mark: the data behind the figure."""
+    for panel in figure.panels:
+        for series in panel.series:
+            texts = series.texts or [""] * len(series.x)
+            for x, y, text in zip(series.x, series.y, texts, strict=True):
+                yield panel.title, series.name, x, y, text

@@ -1,0 +1,134 @@
+"""The page: one HTML file with plotly's script, styles and data inside, which loads nothing."""
+
+from html import escape
+from importlib.resources import files
+from importlib.util import find_spec
+from pathlib import Path
+from string import Template
+from typing import Any
+
+import orjson
+
+from kai_solver.errors import InputError
+from kai_solver.lab.reports.build import Report
+from kai_solver.lab.reports.figure import Figure, Section, Table
+from kai_solver.lab.reports.plotly_json import plotly_figure
+
+
+def check_plotly() -> None:
+    """Refuse to go on without plotly.
+
+    Raises
+    ------
+    InputError
+        It is not installed.
+    """
+    if find_spec("plotly") is None:
+        cure = "Install it: pip install 'kai-solver[experiments]'"
+        raise InputError("reports need plotly, which is not installed", cure=cure)
+
+
+def check_place(path: Path) -> None:
+    """Find out before any work whether the page could be written there.
+
+    Raises
+    ------
+    InputError
+        It is a folder, or its name does not end in .html.
+    """
+    if path.is_dir():
+        raise InputError("is a folder", file=str(path), field="--output", cure="Name a file, like report.html")
+    if path.suffix not in (".html", ".htm"):
+        problem = f"{path.suffix or 'no ending'} is no page"
+        raise InputError(problem, file=str(path), field="--output", cure="Name a file that ends in .html")
+
+
+def write_page(report: Report, path: Path) -> None:
+    """Write the report as one HTML file, in one step.
+
+    Raises
+    ------
+    InputError
+        It cannot be written, or plotly is not installed.
+    """
+    text = page_text(report)
+    partial = path.with_name(f"{path.name}.part")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        partial.write_text(text)
+        partial.replace(path)
+    except OSError as error:
+        reason = (error.strerror or str(error)).lower()
+        raise InputError(f"cannot be written: {reason}", file=str(path), cure="Name a writable place") from None
+
+
+def page_text(report: Report) -> str:
+    """The page as text.
+
+    Raises
+    ------
+    InputError
+        plotly is not installed.
+    """
+    check_plotly()
+    from plotly.offline import get_plotlyjs
+
+    room = files("kai_solver.lab.reports")
+    sections = "\n".join(_section(section, f"s{number}") for number, section in enumerate(report.sections, 1))
+    return Template(room.joinpath("page.html").read_text()).substitute(
+        title=escape(report.title),
+        folders=escape(", ".join(report.folders)),
+        style=room.joinpath("page.css").read_text(),
+        plotly=_in_script(get_plotlyjs()),
+        script=room.joinpath("page.js").read_text(),
+        contents=_contents(report),
+        sections=sections,
+    )
+
+
+def _contents(report: Report) -> str:
+    links = [
+        f'<li><a href="#s{number}-{escape(figure.name)}">{escape(figure.title)}</a></li>'
+        for number, section in enumerate(report.sections, 1)
+        for figure in section.figures
+    ]
+    return f"<ul>{''.join(links)}</ul>"
+
+
+def _section(section: Section, key: str) -> str:
+    parts = [f'<section id="{key}">', f"<h2>{escape(section.title)}</h2>"]
+    if section.verdicts:
+        parts.append(f'<ul class="verdicts">{"".join(f"<li>{escape(one)}</li>" for one in section.verdicts)}</ul>')
+    parts += [f'<p class="note">{escape(note)}</p>' for note in section.notes]
+    parts += [_table(table) for table in section.tables]
+    parts += [_figure(figure, key) for figure in section.figures]
+    return "\n".join([*parts, "</section>"])
+
+
+def _table(table: Table) -> str:
+    head = "".join(f'<th scope="col">{escape(name)}</th>' for name in table.columns)
+    rows = "".join(
+        f'<tr><th scope="row">{escape(row[0])}</th>{"".join(f"<td>{escape(cell)}</td>" for cell in row[1:])}</tr>'
+        for row in table.rows
+    )
+    return f"<table><caption>{escape(table.title)}</caption><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table>"
+
+
+def _figure(figure: Figure, key: str) -> str:
+    content = plotly_figure(figure)
+    return _framed(f"{key}-{figure.name}", figure.title, figure.text, "plot", content, content["layout"]["height"])
+
+
+def _framed(name: str, title: str, text: str, kind: str, content: dict[str, Any], height: float) -> str:
+    key, data = escape(name), _in_script(orjson.dumps(content).decode())
+    return (
+        f'<figure id="{key}"><h3>{escape(title)}</h3><figcaption>{escape(text)}</figcaption>'
+        f'<div class="{kind}" data-of="{key}-data" role="img" aria-label="{escape(title)}" '
+        f'style="min-height:{height:.0f}px"></div>'
+        f'<script type="application/json" id="{key}-data">{data}</script></figure>'
+    )
+
+
+def _in_script(text: str) -> str:
+    """Text that ends no script element early."""
+    return text.replace("</", "<\\/").replace("<!--", "<\\u0021--")

@@ -1,0 +1,246 @@
+"""What a folder holds: a study, the tables of a simulation, or those of the openb experiment."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import orjson
+
+from kai_solver.errors import InputError
+from kai_solver.lab.runs import Frames, Study
+from kai_solver.lab.runs.frames import check_polars
+from kai_solver.lab.runs.study import DEFINITION
+from kai_solver.lab.simulate.tables import TABLES, polars_schema
+
+if TYPE_CHECKING:
+    import polars as pl
+
+SIMULATION_FORMAT = "kai-simulation/v1"
+_KINDS = (
+    "Name the folder of `kai-solver simulate -o FOLDER`, of `kai-solver experiment openb -o FOLDER`, "
+    "or of a study (`kai-solver compare --study FOLDER`)"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Simulation:
+    """One policy's replay of one scenario.
+
+    Attributes
+    ----------
+    label
+        What the report calls it: the policy, and the folder where that is needed.
+    summary
+        Its entry in ``summary.json``.
+    tables
+        By name, as `simulate.tables` has them; rows of this policy alone.
+    """
+
+    label: str
+    folder: Path
+    policy: str
+    summary: dict[str, Any]
+    tables: "dict[str, pl.DataFrame]"
+
+    @property
+    def scenario(self) -> str:
+        """Name of the scenario."""
+        return str(self.summary["scenario"])
+
+    @property
+    def end_s(self) -> float:
+        """Simulated seconds that were replayed."""
+        return float(self.summary["end_s"])
+
+
+@dataclass(frozen=True, slots=True)
+class StudyTables:
+    """A study's runs."""
+
+    label: str
+    folder: Path
+    frames: Frames
+    simulations: tuple[Simulation, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Openb:
+    """Tables of the openb experiment: summary, curves, failed."""
+
+    label: str
+    folder: Path
+    tables: "dict[str, pl.DataFrame]"
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """What all folders hold."""
+
+    simulations: tuple[Simulation, ...]
+    studies: tuple[StudyTables, ...]
+    openb: tuple[Openb, ...]
+
+
+def read_folders(folders: Sequence[Path]) -> Found:
+    """Read folders, of which each is a study, a simulation or an experiment.
+
+    Raises
+    ------
+    InputError
+        One is none of these, is empty, or has a table of another version; or polars is not installed.
+    """
+    check_polars()
+    simulations: list[Simulation] = []
+    studies: list[StudyTables] = []
+    openb: list[Openb] = []
+    labels = _labels(folders)
+    for folder in folders:
+        label = labels[folder]
+        if not folder.is_dir():
+            raise InputError("is no folder", file=str(folder), cure=_KINDS)
+        if (folder / DEFINITION).is_file():
+            studies.append(_study(folder, label))
+        elif (folder / "summary.json").is_file():
+            simulations += _simulations(folder, label)
+        elif (folder / "summary.csv").is_file() and (folder / "curves.csv").is_file():
+            openb.append(_openb(folder, label))
+        else:
+            problem = "is empty" if not any(folder.iterdir()) else "is no study, no simulation and no experiment"
+            raise InputError(problem, file=str(folder), cure=_KINDS)
+    return Found(tuple(simulations), tuple(studies), tuple(openb))
+
+
+def _labels(folders: Sequence[Path]) -> dict[Path, str]:
+    """As much of the end of each path as tells it from the others; empty where there is one folder."""
+    if len(folders) == 1:
+        return {folders[0]: ""}
+    for parts in range(1, max(len(folder.resolve().parts) for folder in folders) + 1):
+        labels = ["/".join(folder.resolve().parts[-parts:]) for folder in folders]
+        if len(set(labels)) == len(labels):
+            return dict(zip(folders, labels, strict=True))
+    [twice, *_] = [folder for folder in folders if sum(f.resolve() == folder.resolve() for f in folders) > 1]
+    raise InputError("is named twice", file=str(twice), cure="Name each folder once")
+
+
+def _simulations(folder: Path, label: str) -> list[Simulation]:
+    path = folder / "summary.json"
+    cure = "Make it again with this version: kai-solver simulate SCENARIO -o FOLDER"
+    try:
+        document = orjson.loads(path.read_bytes())
+    except orjson.JSONDecodeError as error:
+        raise InputError(f"is no JSON: {error}", file=str(path), cure=cure) from None
+    found = document.get("format") if isinstance(document, dict) else None
+    if found != SIMULATION_FORMAT:
+        problem = f"is of another version: {found!r} in place of {SIMULATION_FORMAT!r}"
+        raise InputError(problem, file=str(path), field="format", cure=cure)
+    tables = {name: read_table(folder / f"{name}.csv", polars_schema(name), cure) for name in TABLES}
+    import polars as pl
+
+    try:
+        summaries = {str(entry["policy"]): dict(entry) for entry in document["policies"]}
+        for entry in summaries.values():
+            _check_summary(entry)
+    except (KeyError, TypeError, ValueError) as error:
+        problem = f"has a policy of another version: {error!r}"
+        raise InputError(problem, file=str(path), field="policies", cure=cure) from None
+    if not summaries:
+        raise InputError("has no policy: nothing was replayed", file=str(path), field="policies", cure=cure)
+    return [
+        Simulation(
+            label=f"{label}: {policy}" if label else policy,
+            folder=folder,
+            policy=policy,
+            summary=summary,
+            tables={name: table.filter(pl.col("policy") == policy) for name, table in tables.items()},
+        )
+        for policy, summary in summaries.items()
+    ]
+
+
+_NUMBERS = ("end_s", "utilisation", "goodput", "evictions", "moves", "fairness_gap", "fragmentation", "idle_price")
+
+
+def _check_summary(entry: dict[str, Any]) -> None:
+    for name in _NUMBERS:
+        float(entry[name])
+    str(entry["scenario"])
+    for name in ("jobs", "gpu_hours", "solve_s"):
+        for value in entry[name].values():
+            float(value)
+
+
+def _study(folder: Path, label: str) -> StudyTables:
+    study = Study.open(folder)
+    frames = study.frames()
+    if frames.runs.is_empty():
+        cure = f"Run it: kai-solver {study.definition.command} --study {folder}"
+        raise InputError("is a study without a run that ended", file=str(folder), cure=cure)
+    replays: list[Simulation] = []
+    records = {record.run: record for record in study.records}
+    for run, place in study.simulations.items():
+        record = records[run]
+        where = f"{label}: {record.instance}" if label else record.instance
+        replays += _simulations(place, f"{where}, seed {record.seed}")
+    return StudyTables(label or study.definition.command, folder, frames, tuple(replays))
+
+
+def _openb(folder: Path, label: str) -> Openb:
+    import polars as pl
+
+    from kai_solver.lab.experiments.tables import TABLES as NAMES
+    from kai_solver.lab.experiments.tables import columns
+
+    cure = "Make it again with this version: kai-solver experiment openb -o FOLDER"
+    tables = {}
+    for name in NAMES:
+        schema = {
+            column: pl.String if column in ("trace", "policy", "size", "at") else pl.Float64 for column in columns(name)
+        }
+        tables[name] = read_table(folder / f"{name}.csv", schema, cure)
+    if tables["summary"].is_empty():
+        raise InputError("has no run", file=str(folder / "summary.csv"), cure=cure)
+    return Openb(label or "openb", folder, tables)
+
+
+def read_table(path: Path, schema: "Mapping[str, type[pl.DataType]]", cure: str) -> "pl.DataFrame":
+    """Read a table with these columns, in any order; others are left out.
+
+    Raises
+    ------
+    InputError
+        It is not there, lacks a column, or a cell is not of the column's type.
+    """
+    import polars as pl
+
+    if not path.is_file():
+        raise InputError("is missing", file=str(path), cure=cure)
+    try:
+        text = pl.read_csv(path, infer_schema=False)
+    except (pl.exceptions.PolarsError, OSError) as error:
+        reason = str(error).split("\n")[0]
+        raise InputError(f"is no table: {reason}", file=str(path), cure=cure) from None
+    missing = [name for name in schema if name not in text.columns]
+    if missing:
+        problem = f"is a table of another version: it has no {missing[0]}"
+        raise InputError(problem, file=str(path), field=missing[0], cure=cure)
+    columns = []
+    for name, kind in schema.items():
+        try:
+            columns.append(_typed(text[name], kind))
+        except (pl.exceptions.PolarsError, ValueError):
+            problem = f"has a cell that is no {kind.__name__}"
+            raise InputError(problem, file=str(path), field=name, cure=cure) from None
+    return pl.DataFrame(columns)
+
+
+def _typed(column: "pl.Series", kind: "type[pl.DataType]") -> "pl.Series":
+    import polars as pl
+
+    if kind == pl.String:
+        return column.fill_null("")
+    if kind == pl.Boolean:
+        if column.null_count() or not column.is_in(["True", "False"]).all():
+            raise ValueError(column.name)
+        return column == "True"
+    return column.cast(kind, strict=True)

@@ -1,0 +1,131 @@
+"""Figures as files, by matplotlib: SVG and PNG of each, and its data as CSV."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from kai_solver.errors import InputError
+from kai_solver.lab.reports.build import Report
+from kai_solver.lab.reports.figure import Figure, Panel, Series, marks
+from kai_solver.pictures import COLOURS, GREY, Data, draw
+
+_DASHES: tuple[Any, ...] = ("-", (0, (5, 2)), (0, (1, 1.2)), (0, (5, 1.5, 1, 1.5)), (0, (9, 2)), (0, (9, 1.5, 1, 1.5)))
+_MARKERS = ("o", "D", "s", "^", "x", "+")
+_HATCHES = ("", "///", "xxx", "...", "---", "|||")
+_WIDTH_IN, _ROW_IN, _LEGEND_IN = 8.4, 2.7, 0.5
+_COLUMN_IN = 5.0
+_SHARE = "{x:.0%}"
+
+
+def write_figures(report: Report, folder: Path) -> list[Path]:
+    """Write each figure as ``NAME.svg`` and ``NAME.png`` with its data as ``NAME.csv``; return the drawings.
+
+    Raises
+    ------
+    InputError
+        The folder cannot be written, or matplotlib is not installed.
+    """
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        reason = (error.strerror or str(error)).lower()
+        raise InputError(f"cannot be made: {reason}", file=str(folder), cure="Name a writable place") from None
+    written: list[Path] = []
+    for number, section in enumerate(report.sections, 1):
+        for figure in section.figures:
+            name = figure.name if len(report.sections) == 1 else f"{number}-{figure.name}"
+            written += _write(figure, folder / name)
+    return written
+
+
+def _write(figure: Figure, place: Path) -> list[Path]:
+    rows = -(-len(figure.panels) // figure.columns)
+    width = max(_WIDTH_IN, _COLUMN_IN * figure.columns)
+    size = (width, _ROW_IN * rows + _LEGEND_IN + (1.0 if rows == 1 else 0.0))
+
+    def content(drawing: Any) -> None:
+        grid = drawing.subplots(rows, figure.columns, squeeze=False)
+        drawing.suptitle(figure.title, x=0.01, ha="left")
+        handles: dict[str, Any] = {}
+        for index, axes in enumerate(grid.flat):
+            if index >= len(figure.panels):
+                axes.set_visible(False)
+                continue
+            _fill(axes, figure.panels[index], handles)
+        if len(handles) > 1:
+            drawing.legend(
+                list(handles.values()), list(handles), loc="outside lower left", ncols=min(4, len(handles)), fontsize=10
+            )
+
+    columns = ("panel", "series", "x", "y", "text")
+    files = [place.with_name(f"{place.name}.svg"), place.with_name(f"{place.name}.png")]
+    draw(files[0], size, figure.title, content, Data(columns, marks(figure)), also=files[1:])
+    return files
+
+
+def _fill(axes: Any, panel: Panel, handles: dict[str, Any]) -> None:
+    if panel.is_log_x:
+        axes.set_xscale("log")
+    if panel.is_log_y:
+        axes.set_yscale("log")
+    bars = [series for series in panel.series if series.kind == "bars"]
+    below: dict[str, float] = {}
+    for series in panel.series:
+        if series.kind == "bars":
+            handle = _bars(axes, series, bars.index(series), len(bars))
+        elif series.kind == "stack":
+            handle = _stack(axes, series, below)
+        else:
+            handle = _marks(axes, series)
+        handles.setdefault(series.name, handle)
+    if panel.has_diagonal:
+        low = max(axes.get_xlim()[0], axes.get_ylim()[0])
+        high = min(axes.get_xlim()[1], axes.get_ylim()[1])
+        axes.plot([low, high], [low, high], color=GREY, linewidth=1, linestyle="--", zorder=0)
+    if panel.title:
+        axes.set_title(panel.title, fontsize=11)
+    if panel.is_share:
+        axes.yaxis.set_major_formatter(_SHARE)
+    if not panel.is_log_y:
+        axes.set_ylim(bottom=0, top=panel.most)
+    axes.set_xlabel(panel.x_label)
+    axes.set_ylabel(panel.y_label)
+    axes.grid(visible=True, axis="y")
+
+
+def _marks(axes: Any, series: Series) -> Any:
+    colour = COLOURS[series.style % len(COLOURS)]
+    y = [float("nan") if value is None else value for value in series.y]
+    if series.kind == "points":
+        marker = _MARKERS[series.style % len(_MARKERS)]
+        return axes.scatter(series.x, y, color=colour, marker=marker, s=28, alpha=0.8)
+    style = "steps-post" if series.kind == "step" else "default"
+    dash = _DASHES[series.style % len(_DASHES)]
+    return axes.plot(series.x, y, color=colour, linestyle=dash, drawstyle=style, linewidth=1.6)[0]
+
+
+def _bars(axes: Any, series: Series, index: int, of: int) -> Any:
+    width = 0.8 / of
+    at = [place - 0.4 + width * (index + 0.5) for place in range(len(series.x))]
+    heights = [0.0 if value is None else value for value in series.y]
+    _name_ticks(axes, series.x)
+    return axes.bar(at, heights, width, **_filled(series))
+
+
+def _stack(axes: Any, series: Series, below: dict[str, float]) -> Any:
+    names = [str(name) for name in series.x]
+    heights = [0.0 if value is None else value for value in series.y]
+    bottoms = [below.get(name, 0.0) for name in names]
+    for name, height in zip(names, heights, strict=True):
+        below[name] = below.get(name, 0.0) + height
+    _name_ticks(axes, series.x)
+    return axes.bar(range(len(names)), heights, 0.6, bottom=bottoms, **_filled(series))
+
+
+def _name_ticks(axes: Any, names: Sequence[float | str]) -> None:
+    axes.set_xticks(range(len(names)), [str(name) for name in names], rotation=0 if len(names) < 6 else 30)
+
+
+def _filled(series: Series) -> dict[str, Any]:
+    colour = COLOURS[series.style % len(COLOURS)]
+    return {"color": colour, "hatch": _HATCHES[series.style % len(_HATCHES)], "edgecolor": "white"}
