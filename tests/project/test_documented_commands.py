@@ -40,6 +40,7 @@ ELSEWHERE = {
     r"kai-solver shadow": "tests/shadow",
     r"kai-solver (conformance instances/cases|experiment)": "tests/lab",
     r"kai-solver simulate instances/scenarios/training-and-inference.yaml": "tests/lab/simulate",
+    r"kai-solver report ": "tests/lab/reports",
     r"kubectl get jobs,podgroups,pods": "tests/lab/history/test_history_kubernetes.py",
     r"kai-solver bench ": "tests/cli/test_cli_bench_sets.py",
     r"(KAI_SOLVER_KERNELS=\S+ )?kai-solver compile": "tests/compiled",
