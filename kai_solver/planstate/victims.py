@@ -293,6 +293,20 @@ class VictimPool:
         held = sum(len(place.devices) * place.parts for place in joined)
         return free_milli(state) + savings(state).total + -(-held // PARTS_OF_MILLI)
 
+    def devices_joined(self) -> int:
+        """Devices of places that go with a core: of waiting pods of gangs that run."""
+        places = self.state.places
+        return sum(len(places[pod].devices) for pod in self._may_join & places.keys())
+
+    @cached_property
+    def reach(self) -> BoolArray:
+        """(N,) nodes that the pods of some unit may be on."""
+        shapes = self.state.problem.shapes
+        found: BoolArray = np.zeros(len(self.state.problem.nodes), dtype=np.bool_)
+        for shape in {self.state.problem.pod_shape[pod] for unit in self.units for pod in unit.pods}:
+            found |= shapes.mask(shape)
+        return found
+
     @cached_property
     def _may_join(self) -> frozenset[int]:
         """Waiting pods of gangs that run: places that they get go with the core."""

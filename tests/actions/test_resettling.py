@@ -33,6 +33,7 @@ from kai_solver.planstate.state import State
 from kai_solver.planstate.victims import VictimPool
 from kai_solver.problem import build_problem
 from kai_solver.units import MILLI, ResourceSchema
+from tests.support.builders import a_cluster, a_gang, a_node
 
 GIB = 2**30
 IN_ONE_RACK = TopologyConstraint("dc", required="rack")
@@ -107,6 +108,9 @@ class Hopeful(Resettling):
     def lacks_room(self, units: list[int]) -> bool:
         return False
 
+    def lacks_devices(self, units: list[int], pod: int) -> bool:
+        return False
+
 
 def made_room(state: State, counts: type[Resettling]) -> tuple[list[int] | None, dict[int, int]]:
     """Who moves for the last gang, and where all pods are then; the state as it was after."""
@@ -153,6 +157,53 @@ def racks_in_use(draw: st.DrawFn) -> State:
 @given(state=racks_in_use())
 def test_the_count_changes_no_outcome(state: State) -> None:
     assert made_room(state, Resettling) == made_room(state, Hopeful)
+
+
+@st.composite
+def shared_devices(draw: st.DrawFn) -> State:
+    """Nodes of four GPUs, some cordoned, with pods of whole and half devices, surplus among them; a gang waits."""
+    nodes = [a_node(f"n{i}", schedulable=draw(st.integers(0, 3)) > 0) for i in range(draw(st.integers(2, 4)))]
+    free = [8] * len(nodes)
+    gangs = []
+    for number in range(draw(st.integers(2, 8))):
+        halves = draw(st.sampled_from([1, 1, 2, 2, 4, 6]))
+        request = GpuRequest(1, MILLI // 2) if halves == 1 else halves // 2
+        at = draw(st.integers(0, len(nodes) - 1))
+        homes = [i for i in (at, *range(len(nodes))) if free[i] >= halves + free[i] % 2][: draw(st.integers(1, 2))]
+        for home in homes:
+            free[home] -= halves
+        if homes:
+            pods = len(homes) + draw(st.integers(0, 1))
+            on = " ".join(f"n{home}" for home in homes) + (" " if len(homes) == 1 else "")
+            gangs.append(
+                a_gang(f"g{number}", pods=pods, gpus=request, on=on.split(), need=draw(st.integers(1, len(homes))))
+            )
+    waiting = a_gang("w", *draw(st.lists(st.integers(1, 4), min_size=1, max_size=2)))
+    return State(build_problem(a_cluster(nodes, [*gangs, waiting])))
+
+
+@pytest.mark.slow
+@settings(max_examples=300, deadline=None)
+@given(state=shared_devices())
+def test_counting_devices_changes_no_outcome(state: State) -> None:
+    assert made_room(state, Resettling) == made_room(state, Hopeful)
+
+
+@pytest.mark.parametrize(
+    ("is_open", "beside", "lacks"),
+    [(False, 1, True), (True, 1, False), (False, GpuRequest(1, MILLI // 2), False)],
+    ids=["cordoned", "open", "shares"],
+)
+def test_free_devices_that_nothing_may_use_are_not_counted(
+    is_open: bool, beside: int | GpuRequest, lacks: bool
+) -> None:
+    """Node n0 is full, n1 has four GPUs free. A pod with half a device might join another one."""
+    nodes = [a_node("n0"), a_node("n1", schedulable=is_open)]
+    gangs = [a_gang("a", 3, on="n0"), a_gang("b", beside, on="n0"), a_gang("w", 1)]
+    state = State(build_problem(a_cluster(nodes, gangs)))
+    pool = VictimPool.of_running(state)
+    [pod] = asked_by_last(state).pods
+    assert Resettling(pool, FitTable(state)).lacks_devices([1], pod) is lacks
 
 
 @pytest.mark.parametrize(

@@ -30,6 +30,42 @@ class Resettling:
         self.state = pool.state
         self.fits = fits
         self._bound: dict[int, dict[Level, list[int]]] = {}
+        self._free: dict[int, tuple[int, int]] = {}
+
+    def lacks_devices(self, units: list[int], pod: int) -> bool:
+        """True where too few whole devices are free for ``pod`` even if ``units`` leave for it and all come back.
+
+        A unit takes as many whole devices elsewhere as it leaves: only pods that share devices, which may join others,
+        gain one. With many nodes cordoned or tainted, GPUs are free, and none of them is of use to what would move.
+        """
+        shape = self.state.problem.pod_shape[pod]
+        gpu = self.state.problem.shapes.shapes[shape].gpu
+        if not gpu.is_whole:
+            return False
+        missing = gpu.devices - self._devices_free(shape)
+        return missing > 0 and sum(map(self._may_gain, units)) < missing
+
+    def _devices_free(self, shape: int) -> int:
+        """Devices that are free whole where ``shape`` or any unit may be, and those that go with a core."""
+        touched = len(self.state.touched)
+        seen, free = self._free.get(shape, (-1, 0))
+        if seen != touched:
+            reach = self.pool.reach | self.state.problem.shapes.mask(shape)
+            free = int(self.state.whole_later[reach].sum()) + self.pool.devices_joined()
+            self._free[shape] = touched, free
+        return free
+
+    def _may_gain(self, unit: int) -> int:
+        """Devices that are free if the unit's pods leave, and that they need not take elsewhere, at most."""
+        problem, places, found = self.state.problem, self.state.places, 0
+        for pod in self.pool.units[unit].pods:
+            gpu = problem.pods[pod].gpu
+            if not gpu.devices:
+                continue
+            place = places.get(pod)
+            held = len(place.devices if place is not None else problem.held_devices.get(pod, ()))
+            found += max(held - gpu.devices, 0) if gpu.is_whole else held
+        return found
 
     def is_hopeless(self, units: list[int], pod: int, node: int) -> bool:
         """True where domains lack room for the parts of ``units`` that need one, with ``pod`` on ``node`` instead."""

@@ -248,7 +248,9 @@ class Evictor(Placer):
         return self._spent
 
     def _place_by_leaving(self, pod: int, table: RoomTable, node: int, victims: list[int]) -> bool:
-        if self.action is Action.CONSOLIDATION and self.resettling.is_hopeless(victims, pod, node):
+        if self.action is Action.CONSOLIDATION and (
+            self.resettling.lacks_devices(victims, pod) or self.resettling.is_hopeless(victims, pod, node)
+        ):
             return False
         mark = self.state.mark()
         for unit in victims:
