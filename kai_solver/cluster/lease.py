@@ -7,13 +7,13 @@ holder renewed is judged by when *we* saw its record change, so that clocks that
 
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import structlog
 
-from kai_solver.cluster.api import Api, ApiError, Object
+from kai_solver.cluster.api import Api, ApiError, Object, meta
 from kai_solver.cluster.resources import LEASES
 from kai_solver.kubeobjects.raw import format_time
 
@@ -58,11 +58,15 @@ class Lease:
         Unique among live candidates: what is held in this name already is taken over at once.
     monotonic, wall
         Clocks: the first decides, the second is only written down.
+    notes
+        Annotations that each lead of ours writes on the Lease.
 
     Attributes
     ----------
     is_idle
         Whether nothing is under way that began in an earlier lead.
+    former
+        Annotations of the Lease when the lead was taken: what earlier leaders noted.
     on_led
         A lead begins, and the fence is still closed.
     on_lost
@@ -78,12 +82,14 @@ class Lease:
         times: LeaseTimes | None = None,
         monotonic: Clock = time.monotonic,
         wall: Clock = time.time,
+        notes: Mapping[str, str] | None = None,
     ) -> None:
         self.namespace = namespace
         self.name = name
         self.identity = identity
         self.times = times or LeaseTimes()
         self.is_idle: Callable[[], bool] = lambda: True
+        self.former: Mapping[str, object] = {}
         self.on_led: Callable[[], None] = lambda: None
         self.on_lost: Callable[[], None] = lambda: None
         self._api = api.within(self.times.answer_s)
@@ -96,6 +102,7 @@ class Lease:
         self._has_lost = self._other_leads = False
         self._transitions = 0
         """``leaseTransitions`` of the lead that is ours."""
+        self._notes = dict(notes or {})
         self._refused = ""
         self._stop = threading.Event()
         self._turn = threading.Lock()
@@ -199,12 +206,14 @@ class Lease:
         if self._other_leads or not self.is_idle():
             return False
         self._transitions = transitions + 1
+        stated = meta(current).get("annotations")
+        self.former = dict(stated) if isinstance(stated, dict) else {}
         return self._taken(current, {"acquireTime": self._stamp(), "leaseTransitions": self._transitions})
 
     def _create(self) -> bool:
         self._transitions = 0
         spec = {**self._terms(), "acquireTime": self._stamp(), "leaseTransitions": 0}
-        metadata = {"name": self.name, "namespace": self.namespace}
+        metadata: Object = {"name": self.name, "namespace": self.namespace, "annotations": self._notes}
         try:
             self._api.create(LEASES, self.namespace, {"metadata": metadata, "spec": spec})
         except ApiError as error:
@@ -215,17 +224,18 @@ class Lease:
 
     def _taken(self, current: Object, changes: dict[str, Any]) -> bool:
         try:
-            self._write(current, self._terms() | changes)
+            self._write(current, self._terms() | changes, self._notes)
         except ApiError as error:
             if error.is_conflict:
                 return False  # another candidate was quicker
             raise
         return True
 
-    def _write(self, current: Object, spec: dict[str, Any]) -> None:
+    def _write(self, current: Object, spec: dict[str, Any], notes: Mapping[str, str] | None = None) -> None:
         """Only if there was no write since ``current`` was read."""
-        version = current["metadata"]["resourceVersion"]
-        self._api.patch(LEASES, self.namespace, self.name, {"metadata": {"resourceVersion": version}, "spec": spec})
+        metadata: Object = {"resourceVersion": current["metadata"]["resourceVersion"]}
+        metadata |= {"annotations": dict(notes)} if notes else {}
+        self._api.patch(LEASES, self.namespace, self.name, {"metadata": metadata, "spec": spec})
 
     def _terms(self) -> dict[str, Any]:
         return {

@@ -25,6 +25,7 @@ from kai_solver.kubeobjects import names
 from kai_solver.kubeobjects.gpus import gpu_groups, group_labels
 from kai_solver.kubeobjects.raw import Raw
 from kai_solver.kubeobjects.shares import parse_share, user_text, users_of
+from kai_solver.kubeobjects.stored import newer_format
 from kai_solver.units import MILLI, parse_whole
 
 APP = "kai-resource-reservation"
@@ -248,7 +249,9 @@ class Sharing:
         return [pod for pod in found if Raw(pod).text("spec.nodeName") == node]
 
     def _is_former(self, key: str, value: str) -> bool:
-        """Whether an annotation names a user that is gone."""
+        """Whether an annotation names a user that is gone; one that a newer version wrote is left to that."""
+        if newer_format(value):
+            return False
         uid, pod = key.removeprefix(names.USER_PREFIX), value.partition(" ")[2]
         return key.startswith(names.USER_PREFIX) and meta(self.store.get(PODS, pod) or {}).get("uid") != uid
 

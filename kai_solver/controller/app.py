@@ -23,7 +23,8 @@ from kai_solver.controller.settings import ControllerSettings
 from kai_solver.controller.wiring import wire
 from kai_solver.errors import KaiSolverError
 from kai_solver.errors.barrier import barrier, caught, listening
-from kai_solver.kubeobjects import export_kai_snapshot
+from kai_solver.kubeobjects import export_kai_snapshot, names
+from kai_solver.kubeobjects.stored import FORMAT, noted_format
 from kai_solver.metrics import Metrics
 
 _LOG = structlog.get_logger(__name__)
@@ -183,6 +184,14 @@ class Controller:
     def _on_led(self) -> None:
         """Read the cluster again; nothing is decided before that, and nothing of an earlier lead is believed."""
         _LOG.info("this replica leads")
+        former = self._parts.lease.former
+        if number := noted_format(former):
+            _LOG.warning(
+                "a newer version led before: values that it stored in a newer format are set aside",
+                version=str(former.get(names.OWN_VERSION, "")),
+                format=number,
+                reads=FORMAT,
+            )
         self._parts.known.store.outdate()
         self.scheduler.begin()
         self._parts.preparing.clear()

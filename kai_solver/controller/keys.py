@@ -15,10 +15,12 @@ from dataclasses import dataclass, field
 
 import structlog
 
-from kai_solver.cluster.api import Api, ApiError, Object, version_of
+from kai_solver import __version__
+from kai_solver.cluster.api import Api, ApiError, Object, meta, version_of
 from kai_solver.cluster.resources import SECRETS
 from kai_solver.controller.own_secrets import OURS, own_secret
 from kai_solver.errors import InputError
+from kai_solver.kubeobjects.stored import noted_format, notes
 from kai_solver.kubeobjects.trust import LEAST_KEY_BYTES, Signer
 
 _LOG = structlog.get_logger(__name__)
@@ -88,9 +90,12 @@ class SigningKeys:
         ApiError
             The Secret can neither be read nor written.
         InputError
-            The Secret was not created by kai-solver.
+            The Secret was not created by kai-solver, or by a newer version in a format that is not known.
         """
         secret = own_secret(self.api, self.namespace, self.name, setting="signing_secret", cure="Name another")
+        if number := noted_format(meta(secret).get("annotations") if secret else None):
+            problem = f"Secret {self.namespace}/{self.name} has format {number}, which a newer kai-solver wrote"
+            raise InputError(problem, field="signing_secret", cure="Upgrade, or name another")
         keys, now_s = _keys_of(secret), self.clock()
         if self.may_write() and (not keys or max(keys) < now_s - ROTATED_S):
             fresh = {int(now_s): os.urandom(LEAST_KEY_BYTES)}
@@ -110,7 +115,8 @@ class SigningKeys:
                     SECRETS, self.namespace, self.name, {**change, "data": data | {str(at): None for at in gone}}
                 )
             else:
-                metadata = {"name": self.name, "namespace": self.namespace, "labels": OURS}
+                noted = {"labels": OURS, "annotations": notes(__version__)}
+                metadata = {"name": self.name, "namespace": self.namespace, **noted}
                 self.api.create(SECRETS, self.namespace, {"metadata": metadata, "type": "Opaque", "data": data})
         except ApiError as error:
             if error.is_conflict:

@@ -48,6 +48,7 @@ from kai_solver.controller.shields import Shields
 from kai_solver.domain import Notice
 from kai_solver.engine.progress import Fault
 from kai_solver.kubeobjects import KubeSettings, names
+from kai_solver.kubeobjects.stored import notes
 from kai_solver.kubeobjects.trust import NO_SIGNER, Signer, Trust
 from kai_solver.metrics import Metrics
 from kai_solver.shadow.recordings import Recorder
@@ -258,7 +259,9 @@ def _known(api: Api, settings: ControllerSettings) -> Known:
 def _lease(api: Api, settings: ControllerSettings, identity: Identity, clock: Clock) -> Lease:
     stated = settings.leadership
     times = LeaseTimes(stated.live, stated.renew, stated.retry)
-    return Lease(api, settings.namespace, settings.lease_name, identity.name, times, wall=clock)
+    return Lease(
+        api, settings.namespace, settings.lease_name, identity.name, times, wall=clock, notes=notes(__version__)
+    )
 
 
 def _may_act(lease: Lease, metrics: Metrics, over: threading.Event, is_alone: bool) -> bool:

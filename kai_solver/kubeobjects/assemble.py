@@ -137,7 +137,7 @@ def _read_pods(
     known = nodes.nodes.keys() | nodes.elsewhere
     reader = PodReader(
         bindings={key: binding for key, binding in bindings.items() if binding.node in known},
-        reservations=read_reservations(recall.unremembered(objects.pods)),
+        reservations=read_reservations(recall.unremembered(objects.pods), notices),
         constraints=ConstraintReader(read_claims(objects, notices), namespaces, settings, notices, recall.constraints),
         nodes=nodes,
         settings=settings,

@@ -94,6 +94,10 @@ OWN_SIGNED_ZONES = "kai-solver/signed-numa-placement-predicted"
 SIGNATURES = {OWN_SHARE: OWN_SIGNED_SHARE, OWN_WISHED: OWN_SIGNED_GPUS, NUMA_PREDICTED: OWN_SIGNED_ZONES}
 """Annotations that we sign, and the annotations of their signatures."""
 
+# Ours, on the Lease and on the Secret of signing keys
+OWN_STORED_FORMAT = "kai-solver/stored-format"
+OWN_VERSION = "kai-solver/version"
+
 # Ours, on Topologies: rules for whole domains
 OWN_ONE_TENANT_AT = "kai-solver/one-tenant-at"
 OWN_TENANT = "kai-solver/tenant"

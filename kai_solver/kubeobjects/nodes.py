@@ -28,7 +28,7 @@ _EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
 class RawNode:
     """A node before the schema of the snapshot is known.
 
-    ``gpus``: devices, those too that failed; ``strays``: annotations of ours that say nothing.
+    ``gpus``: devices, those too that failed; ``strays``: what is wrong with annotations of ours.
     """
 
     name: str

@@ -8,6 +8,7 @@ from kai_solver.kubeobjects.notices import Notices, object_name
 from kai_solver.kubeobjects.objects import RawObjects, kind_of
 from kai_solver.kubeobjects.ownsettings import ANNOTATIONS, PREFIX
 from kai_solver.kubeobjects.raw import Raw
+from kai_solver.kubeobjects.stored import newer_text, newer_values
 from kai_solver.links import ROW_ANNOTATION, TOPOLOGY_ANNOTATION
 from kai_solver.topology import OWN_RANK
 
@@ -35,6 +36,7 @@ WRITTEN: Mapping[str, tuple[str, ...]] = {
     names.OWN_GPU_UUIDS: ("Node",),
     names.OWN_PROBLEM: ("ResourceClaim", "ResourceClaimTemplate"),
     **dict.fromkeys((names.OWN_SHARE, *names.SIGNATURES.values()), _POD),
+    **dict.fromkeys((names.OWN_STORED_FORMAT, names.OWN_VERSION), ("Lease", "Secret")),
     **dict.fromkeys((names.OWN_SET_ASIDE, names.OWN_CREATED), ("PodGroup",)),
 }
 """What programs write, and no user means by a misspelt key."""
@@ -43,11 +45,18 @@ _PLACES = {**HEEDED, **WRITTEN}
 _KINDS = frozenset(kind for kinds in _PLACES.values() for kind in kinds)
 
 
-def strays(annotations: Iterable[str], kind: str) -> tuple[str, ...]:
-    """Keys of ours among ``annotations`` that say nothing on an object of this kind."""
-    found = [key for key in annotations if str(key).startswith(PREFIX)]
+def strays(annotations: Mapping[str, object], kind: str) -> tuple[str, ...]:
+    """What is wrong with annotations of ours on an object of this kind, and the cure.
+
+    Keys that say nothing there, and values that a newer version wrote.
+    """
+    found = [key for key in annotations if PREFIX in str(key)]
+    if not found:
+        return ()
     place = kind if kind in _KINDS else _OWNER
-    return tuple(key for key in found if place not in _places(key)) if found else ()
+    misplaced = [key for key in found if str(key).startswith(PREFIX) and place not in _places(key)]
+    newer = (newer_text(*named) for named in newer_values({key: annotations[key] for key in found}))
+    return (*(stray_text(key, kind) for key in misplaced), *newer)
 
 
 def _places(key: str) -> tuple[str, ...]:
@@ -56,7 +65,7 @@ def _places(key: str) -> tuple[str, ...]:
 
 
 def stray_text(key: str, kind: str) -> str:
-    """What is wrong with one of `strays`, and the cure."""
+    """What is wrong with a key that says nothing on an object of this kind, and the cure."""
     if key == OWN_RANK:
         return f"{key} is a label of pods, and says nothing as an annotation"
     if _places(key):
@@ -69,7 +78,7 @@ def stray_text(key: str, kind: str) -> str:
 
 
 def warn_of_strays(objects: RawObjects, read: Iterable[tuple[str, str, tuple[str, ...]]], notices: Notices) -> None:
-    """A warning for each key that says nothing where it stands, at the first object of its kind that has it.
+    """A warning for each of the `strays`, at the first object of its kind that has it.
 
     Parameters
     ----------
@@ -78,13 +87,13 @@ def warn_of_strays(objects: RawObjects, read: Iterable[tuple[str, str, tuple[str
     """
     first: dict[tuple[str, str], str] = {}
     several: set[tuple[str, str]] = set()
-    for kind, name, keys in (*read, *_others(objects)):
-        for key in keys:
-            if first.setdefault((kind, key), name) != name:
-                several.add((kind, key))
-    for (kind, key), name in first.items():
-        more = ". Others of its kind have it, too" if (kind, key) in several else ""
-        notices.warn(name, f"{stray_text(key, kind)}{more}")
+    for kind, name, texts in (*read, *_others(objects)):
+        for text in texts:
+            if first.setdefault((kind, text), name) != name:
+                several.add((kind, text))
+    for (kind, text), name in first.items():
+        more = ". Others of its kind have it, too" if (kind, text) in several else ""
+        notices.warn(name, f"{text}{more}")
 
 
 def _others(objects: RawObjects) -> Iterator[tuple[str, str, tuple[str, ...]]]:

@@ -30,7 +30,7 @@ _LEAD_ROLES = ("master", "launcher")
 
 @dataclass(frozen=True, slots=True)
 class RawPod:
-    """A pod before its gang and the schema are known; ``strays``: annotations of ours that say nothing.
+    """A pod before its gang and the schema are known; ``strays``: what is wrong with annotations of ours.
 
     ``unproven``: it runs and requests a part of a GPU, and only values that users can write name the GPU.
     """

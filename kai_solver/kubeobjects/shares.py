@@ -19,8 +19,10 @@ from typing import TYPE_CHECKING
 from kai_solver.domain import NO_GPU, GpuRequest, gpus_asked
 from kai_solver.kubeobjects import names
 from kai_solver.kubeobjects.nodes import RawNode, gpu_memory_mib
-from kai_solver.kubeobjects.notices import Notices
+from kai_solver.kubeobjects.notices import Notices, object_name
 from kai_solver.kubeobjects.objects import Object
+from kai_solver.kubeobjects.raw import Raw
+from kai_solver.kubeobjects.stored import newer_text, newer_values
 from kai_solver.units import MILLI, parse_whole
 from kai_solver.units.shares import WHOLE
 
@@ -95,8 +97,11 @@ def users_of(reservation: Object) -> dict[str, tuple[str, str]]:
     return found
 
 
-def read_reservations(pods: Iterable[Object]) -> Reservations:
-    """The content of the reservation pods among some pods, without unreadable parts."""
+def read_reservations(pods: Iterable[Object], notices: Notices | None = None) -> Reservations:
+    """The content of the reservation pods among some pods, without unreadable parts.
+
+    ``notices``: where values are reported that a newer version wrote.
+    """
     devices: dict[tuple[str, str], int] = {}
     groups: set[tuple[str, str]] = set()
     users: dict[tuple[str, str], list[tuple[str, str]]] = defaultdict(list)
@@ -111,6 +116,8 @@ def read_reservations(pods: Iterable[Object]) -> Reservations:
         index = parse_whole(stated, 4)
         if index is not None:
             devices[node, group] = index
+        for newer in newer_values(annotations) if isinstance(annotations, dict) and notices is not None else ():
+            notices.warn(object_name("Pod", Raw(value)), newer_text(*newer))
         if group:
             groups.add((node, group))
             for uid, (amount, _) in users_of(value).items():

@@ -1,16 +1,23 @@
 """The published lines of a recording (``kai-shadow/v1``): one JSON object a line; keys are added, never renamed."""
 
+import re
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime
 from typing import Annotated, Any, Literal
 
 import orjson
+import structlog
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PlainSerializer, TypeAdapter, ValidationError
 
 from kai_solver.errors import InputError
 from kai_solver.kubeobjects.raw import FIRST_S, LAST_S, parse_time_s
 
 FORMAT = "kai-shadow/v1"
+_NEWER = re.compile(r"kai-shadow/v([2-9]|[1-9][0-9]{1,5})")
+
+
+_LOG = structlog.get_logger(__name__)
 
 
 def time_text(stamp_s: float) -> str:
@@ -182,12 +189,16 @@ def text_of(line: Line) -> str:
 def read_lines(raw: Iterable[bytes], name: str) -> Iterator[Line]:
     """The lines of a file; one of a kind that this version does not know is left out, as is a last one cut short.
 
+    Lines of a newer format are left out, and a warning says how many: a version that was upgraded and rolled back wrote
+    them, and both begin with a `Begin` of their own.
+
     Raises
     ------
     InputError
-        A line is not of this format: names file and line.
+        A line is of no format of ours, or all are of newer ones: names file and line.
     """
     cut: InputError | None = None
+    newer, known = Counter[str](), 0
     for number, text in enumerate(raw, 1):
         if cut is not None:
             raise cut
@@ -201,8 +212,13 @@ def read_lines(raw: Iterable[bytes], name: str) -> Iterator[Line]:
                 f"is not JSON: {error}", file=name, field=where, cure=cure
             )  # an error unless it is the last
             continue
-        if not isinstance(document, dict) or document.get("format") != FORMAT:
+        stated = str(document.get("format", "")) if isinstance(document, dict) else ""
+        if _NEWER.fullmatch(stated):
+            newer[stated] += 1
+            continue
+        if stated != FORMAT:
             raise InputError(f"is not of the format {FORMAT}", file=name, field=where, cure=cure)
+        known += 1
         if str(document.get("kind")) not in _KINDS:
             continue
         try:
@@ -211,6 +227,11 @@ def read_lines(raw: Iterable[bytes], name: str) -> Iterator[Line]:
             first = error.errors()[0]
             path = ".".join(str(part) for part in first["loc"])
             raise InputError(f"{path}: {first['msg']}", file=name, field=where, cure=cure) from None
+    if newer and not known:
+        problem = f"all lines have the format {max(newer)}, which a newer kai-solver wrote"
+        raise InputError(problem, file=name, cure=f"Use that version; this one reads {FORMAT}")
+    if newer:
+        _LOG.warning("lines that a newer version wrote are left out", file=name, lines=newer.total(), reads=FORMAT)
 
 
 _KINDS = frozenset({"begin", "cycle", "decision", "bound", "left", "evicted", "gone"})

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from kai_solver.kubeobjects import Recall, names, objects_from_documents, snapshot_from_objects
-from kai_solver.kubeobjects.ownkeys import HEEDED, WRITTEN, strays
+from kai_solver.kubeobjects.ownkeys import HEEDED, WRITTEN, stray_text, strays
 from kai_solver.links import ROW_ANNOTATION, TOPOLOGY_ANNOTATION
 
 TYPO = "kai-solver/gpu-rows"
@@ -31,8 +31,8 @@ def test_every_annotation_of_ours_has_its_place() -> None:
 @pytest.mark.parametrize(("key", "kinds"), {**HEEDED, **WRITTEN}.items())
 def test_it_is_no_stray_in_its_place_alone(key: str, kinds: tuple[str, ...]) -> None:
     for kind in ("Pod", "PodGroup", "Queue", "Topology", "Node", "SchedulingShard"):
-        assert strays({key: ""}, kind) == (() if kind in kinds else (key,))
-    assert strays({key: ""}, "Job") == (() if "workload" in kinds else (key,))
+        assert strays({key: ""}, kind) == (() if kind in kinds else (stray_text(key, kind),))
+    assert strays({key: ""}, "Job") == (() if "workload" in kinds else (stray_text(key, "Job"),))
 
 
 @pytest.mark.parametrize(

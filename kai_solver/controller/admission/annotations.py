@@ -8,7 +8,7 @@ from kai_solver.kubeobjects.domains import read_may_use_spares
 from kai_solver.kubeobjects.gpus import with_row
 from kai_solver.kubeobjects.maintenance import read_run_time_s
 from kai_solver.kubeobjects.notices import Notices
-from kai_solver.kubeobjects.ownkeys import stray_text, strays
+from kai_solver.kubeobjects.ownkeys import strays
 from kai_solver.kubeobjects.placements import read_placement
 from kai_solver.kubeobjects.raw import Raw
 
@@ -22,7 +22,7 @@ def own_annotations(raw: Raw, kind: str) -> Verdict:
     for read in _READERS.get(kind, ()):
         read(annotations, kind, notices)
     values = tuple(notice.text for notice in notices.all())
-    return Verdict(warnings=(*values, *(stray_text(key, kind) for key in strays(annotations, kind))))
+    return Verdict(warnings=(*values, *strays(annotations, kind)))
 
 
 def own_row(gpu: GpuRequest, annotations: Mapping[str, str]) -> Verdict:
