@@ -116,8 +116,9 @@ def read_reservations(pods: Iterable[Object], notices: Notices | None = None) ->
         index = parse_whole(stated, 4)
         if index is not None:
             devices[node, group] = index
-        for newer in newer_values(annotations) if isinstance(annotations, dict) and notices is not None else ():
-            notices.warn(object_name("Pod", Raw(value)), newer_text(*newer))
+        if notices is not None and isinstance(annotations, dict):
+            for newer in newer_values(annotations):
+                notices.warn(object_name("Pod", Raw(value)), newer_text(*newer))
         if group:
             groups.add((node, group))
             for uid, (amount, _) in users_of(value).items():

@@ -1,5 +1,6 @@
 """From an earlier revision of the code to this one and back, on a real control plane, with gangs bound in half."""
 
+import json
 import subprocess
 import tarfile
 from io import BytesIO
@@ -12,7 +13,8 @@ from kai_solver.kubeobjects import names
 from kai_solver.kubeobjects.stored import FORMAT
 from tests.cluster.plane.cluster import Cluster, Replica
 from tests.cluster.plane.conftest import Make
-from tests.cluster.plane.plane import ROOT, wait_for
+from tests.cluster.plane.plane import ROOT, Plane, wait_for
+from tests.cluster.plane.release import Release, helm_or_skip
 from tests.cluster.plane.test_faults import LONG_S
 
 EARLIER = "5eaea9ce"
@@ -37,7 +39,7 @@ def earlier(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def of_earlier(cluster: Cluster, folder: Path) -> Replica:
     """A replica of that revision; not started yet."""
     replica = cluster.controller(start=False)
-    replica.component.env = {**replica.component.env, "PYTHONPATH": str(folder)}
+    replica.component.env = {**replica.component.env, "PYTHONPATH": str(folder), "PYTHONSAFEPATH": "1"}
     replica.component.warm = None
     return replica
 
@@ -83,6 +85,21 @@ def test_up_and_back_with_gangs_bound_in_half(make_cluster: Make, earlier: Path)
     of_earlier(cluster, earlier).start()
     cluster.wait_bound(24, "back", LONG_S)
     assert had.items() <= uids(cluster).items()
+
+
+def test_helm_puts_back_the_settings_of_a_revision(plane: Plane) -> None:
+    """An older version reads its own settings, never those that a newer chart added."""
+    release = Release(plane, helm_or_skip(), "upgraded")
+    release.install(settings__dry_run=True, settings__idle=7)
+    before = release.settings()
+    try:
+        release.install("upgrade", settings__dry_run=True, settings__idle=11)
+        assert release.settings() != before
+        assert [one["revision"] for one in json.loads(release.run("history", release.name, "-o", "json"))] == [1, 2]
+        release.run("rollback", release.name, "1")
+        assert release.settings() == before
+    finally:
+        release.uninstall()
 
 
 def uids(cluster: Cluster) -> dict[str, str]:
