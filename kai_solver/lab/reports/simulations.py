@@ -25,10 +25,6 @@ def section_of(runs: Sequence[Simulation]) -> Section:
     """Verdicts, table and figures of replays, each of them one line in every figure."""
     scenarios = dict.fromkeys(run.scenario for run in runs)
     notes = []
-    if len(scenarios) > 1:
-        notes.append(
-            f"The runs are of several scenarios ({', '.join(scenarios)}): their jobs differ, so compare with care."
-        )
     interrupted = [run.label for run in runs if run.summary.get("interrupted")]
     if interrupted:
         notes.append(f"Interrupted before the scenario's end: {', '.join(interrupted)}.")

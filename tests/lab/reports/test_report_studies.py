@@ -1,0 +1,90 @@
+"""Pages of studies and of the openb experiment."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from kai_solver.errors import InputError
+from kai_solver.lab.experiments.tables import write_tables
+from kai_solver.lab.reports import build_report, write_figures, write_page
+from kai_solver.lab.runs import Definition, InstanceFile, Outcome, StageResult, Study, tasks_of
+from kai_solver.lab.runs.running import blank
+from kai_solver.modelfiles import load_model
+from tests.lab.reports.conftest import changed
+
+MONDAY = Path(__file__).parents[3] / "instances" / "monday-morning.yaml"
+
+
+def a_study(folder: Path, *, failing: str = "") -> Path:
+    """Eight instances with two models; greedy-only is worse on each of them, and proves nothing."""
+    sources = tuple(InstanceFile(f"i{n}", MONDAY, f"content{n}") for n in range(8))
+    asked = Definition("compare", sources, (load_model("greedy-only"), load_model("default")), (1,))
+    with Study.create(folder, asked) as study:
+        for task in tasks_of(asked):
+            number = int(task.source.name[1:])
+            is_ours = task.model is not None and task.model.name == "default"
+            record = replace(
+                blank(task, "failed" if task.source.name == failing else "ok"),
+                pods=10 * (number + 1),
+                cpu_s=1.0 + number,
+                stages=(StageResult("pending", 3.0, 2.0, 0.0 if is_ours else 0.5, is_ours),),
+                primal_integral=0.01 * number + (0.0 if is_ours else 0.1),
+                proof_s=0.5 + number if is_ours else None,
+            )
+            study.add(Outcome(record))
+    return folder
+
+
+def test_a_study_says_which_model_is_better(tmp_path: Path) -> None:
+    report = build_report([a_study(tmp_path / "study")])
+    [section] = report.sections
+    assert section.verdicts[0].startswith("16 runs of 2 models on 8 instances with 1 seed: 0 failed, 8 ended")
+    assert section.verdicts[1].startswith("default is better than greedy-only")
+    assert "p = 0.00781" in section.verdicts[1]
+    assert [figure.name for figure in section.figures] == ["profiles", "cactus", "primal-integral", "size", "pairs"]
+    write_page(report, tmp_path / "page.html")
+    assert len(write_figures(report, tmp_path / "figures")) == 10
+
+
+def test_a_run_that_failed_is_told(tmp_path: Path) -> None:
+    [section] = build_report([a_study(tmp_path / "study", failing="i3")]).sections
+    assert "2 failed" in section.verdicts[0]
+    assert any(note.startswith("Failed (failed") for note in section.notes)
+
+
+def test_a_study_without_a_run(tmp_path: Path) -> None:
+    asked = Definition("compare", (InstanceFile("i", MONDAY, "x"),), (load_model("default"),))
+    Study.create(tmp_path / "study", asked)
+    with pytest.raises(InputError, match=r"without a run that ended.*kai-solver compare --study"):
+        build_report([tmp_path / "study"])
+
+
+def test_an_experiment(tmp_path: Path) -> None:
+    from kai_solver.lab.experiments.report import SIZES, Bin, Failures, Run, RunSpec
+
+    runs = [
+        Run(
+            RunSpec("default", seed, policy, 1, 0.0),
+            tuple(Bin(at, level - at / 10, level, 5.0, 50.0, 0.0) for at in (100, 130)),
+            tuple(Failures(at, size, 20, 4 + seed if at > 100 else 2) for at in (100, 130) for size in SIZES),
+            0,
+            1.0,
+        )
+        for policy, level in (("fgd", 95.0), ("bestfit", 90.0))
+        for seed in (42, 44)
+    ]
+    write_tables(runs, tmp_path / "openb")
+    report = build_report([tmp_path / "openb"])
+    [section] = report.sections
+    assert "fgd 82.00%, bestfit 77.00% (means over 2 seeds)" in section.verdicts[0]
+    allocation, failed = section.figures
+    published = [series.name for panel in allocation.panels for series in panel.series if series.kind == "points"]
+    assert published == ["fgd, published", "bestfit, published"]
+    [panel] = failed.panels
+    assert panel.series[0].y[2] == 4 + 43
+    write_page(report, tmp_path / "page.html")
+
+    changed(tmp_path / "openb", "curves.csv", "allocation", "allocated")
+    with pytest.raises(InputError, match=r"another version.*experiment openb"):
+        build_report([tmp_path / "openb"])
