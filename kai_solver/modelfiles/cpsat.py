@@ -43,7 +43,7 @@ def checked_parameters(said: Mapping[str, object]) -> dict[str, CpSatValue]:
 
 
 @cache
-def known_parameters() -> Mapping[str, Any]:
+def cp_sat_parameters() -> Mapping[str, Any]:
     """Return those of the installed OR-tools that a model may give: protobuf's descriptor of the field, by name."""
     from ortools.sat.sat_parameters_pb2 import SatParameters  # 0.1 s, for models that need it
 
@@ -58,9 +58,9 @@ def known_parameters() -> Mapping[str, Any]:
 def _value(name: str, value: object) -> CpSatValue:
     if name in OWNED:
         raise _fault(name, f"is not for models: {OWNED[name]}", f"Delete {name}")
-    field = known_parameters().get(name)
+    field = cp_sat_parameters().get(name)
     if field is None:
-        near = nearest(name, known_parameters())
+        near = nearest(name, cp_sat_parameters())
         cure = f"Did you mean {near}?" if near else "Known: the fields of sat_parameters.proto of OR-tools 9.15"
         raise _fault(name, "is not a parameter of CP-SAT", cure)
     if not field.is_repeated:

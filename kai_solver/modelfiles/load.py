@@ -50,6 +50,19 @@ def load_model(name_or_path: str | Path = "default") -> SolverModel:
     return model_from_document(_inherited(path, ()), str(path))
 
 
+def complete_document(name_or_path: str | Path = "default") -> dict[str, Any]:
+    """All that a model's file says, with what it extends and with its stages; `model_from_document` reads it.
+
+    Raises
+    ------
+    ModelFileError
+        There is no such model, or a file that it extends cannot be read.
+    """
+    document = _with_default_stages(_inherited(_find(str(name_or_path)), ()))
+    document.pop("provenance", None)  # of what it was before
+    return document
+
+
 def model_from_document(document: Mapping[str, Any], file: str = "") -> SolverModel:
     """Model of a complete document (nothing left to extend); see :func:`load_model`.
 
