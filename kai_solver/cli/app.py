@@ -22,6 +22,7 @@ from kai_solver.cli.shadow import shadow
 from kai_solver.cli.simulate import simulate
 from kai_solver.cli.solve import solve
 from kai_solver.cli.topology import topology
+from kai_solver.cli.tune import tune
 from kai_solver.cli.usage import Command, Group
 from kai_solver.cli.validate import validate
 
@@ -89,4 +90,5 @@ app.command("report", cls=Command, short_help="Make a page of what was measured.
 experiment.command("nvlink", cls=Command)(nvlink)
 app.add_typer(experiment, name="experiment", short_help="Run experiments against published baselines.")
 app.command("bench", cls=Command, short_help="Measure models on instances.")(bench)
+app.command("tune", cls=Command, short_help="Search for better values of a model's parameters.")(tune)
 app.add_typer(models, name="models", short_help="List and show solver models.")

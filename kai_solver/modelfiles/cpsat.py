@@ -9,7 +9,7 @@ from pydantic_core import PydanticCustomError
 from kai_solver.domain import CpSatValue
 from kai_solver.errors import nearest
 
-OWNED: Mapping[str, str] = {
+CP_SAT_OWNED: Mapping[str, str] = {
     "max_time_in_seconds": "the time of a question follows from budget_s and the shares",
     "max_deterministic_time": "the time of a question follows from budget_s and the shares",
     "num_workers": "it is search.workers",
@@ -51,13 +51,13 @@ def cp_sat_parameters() -> Mapping[str, Any]:
     return {
         name: field
         for name, field in fields.items()
-        if name not in OWNED and not name.startswith("debug_") and field.message_type is None
+        if name not in CP_SAT_OWNED and not name.startswith("debug_") and field.message_type is None
     }
 
 
 def _value(name: str, value: object) -> CpSatValue:
-    if name in OWNED:
-        raise _fault(name, f"is not for models: {OWNED[name]}", f"Delete {name}")
+    if name in CP_SAT_OWNED:
+        raise _fault(name, f"is not for models: {CP_SAT_OWNED[name]}", f"Delete {name}")
     field = cp_sat_parameters().get(name)
     if field is None:
         near = nearest(name, cp_sat_parameters())

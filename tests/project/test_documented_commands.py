@@ -44,6 +44,7 @@ ELSEWHERE = {
     r"kai-solver report ": "tests/lab/reports",
     r"kubectl get jobs,podgroups,pods": "tests/lab/history/test_history_kubernetes.py",
     r"kai-solver bench ": "tests/cli/test_cli_bench_sets.py",
+    r"kai-solver tune ": "tests/lab/tune",
     r"(KAI_SOLVER_KERNELS=\S+ )?kai-solver compile": "tests/compiled",
 }
 """Commands that need a cluster, a network, other programs or minutes, and the tests that cover what they do."""

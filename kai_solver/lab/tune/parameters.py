@@ -6,7 +6,7 @@ from typing import Any
 
 from kai_solver.domain import CpSatValue, SolverModel
 from kai_solver.errors import InputError, ModelFileError, nearest
-from kai_solver.modelfiles import cp_sat_parameters, model_from_document
+from kai_solver.modelfiles import CP_SAT_OWNED, cp_sat_parameters, model_from_document
 from kai_solver.search.parameters import SolverParameters
 
 Value = int | float | bool | str
@@ -63,6 +63,9 @@ def present_value(model: SolverModel, path: str) -> Value:
 
 
 def _of_cp_sat(model: SolverModel, name: str) -> Value:
+    if name in CP_SAT_OWNED:
+        problem = f"is not tuned: {CP_SAT_OWNED[name]}"
+        raise InputError(problem, field=f"parameters.{CP_SAT}{name}", cure="Delete it")
     fields = cp_sat_parameters()
     if name not in fields or fields[name].is_repeated:
         near = nearest(name, [known for known, field in fields.items() if not field.is_repeated])

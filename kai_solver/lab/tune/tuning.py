@@ -1,7 +1,7 @@
 """A study of tuning: trials in a database, runs in a folder, and a verdict at the end.
 
 The folder has what was measured (``study.yaml``, ``runs.jsonl``, as of every study), the search space that it is of
-(``space.json``), the database of trials unless another one is named (``trials.db``), and in the end ``model.toml``,
+(``space.json``), the database of trials unless another one is named (``trials.db``), and finally ``model.toml``,
 ``verdict.json`` and ``verdict.txt``. A run that ended is never done again: a trial that was interrupted goes on
 where it was.
 """

@@ -9,7 +9,7 @@ from kai_solver.lab.runs import PairedDifference, paired_difference
 from kai_solver.lab.tune.parameters import Value
 from kai_solver.lab.tune.scoring import Objective
 
-FORMAT = "kai-tune-verdict/v1"
+FORMAT = "kai-tuning/v1"
 
 Result = Literal["better", "worse", "no difference", "too few instances", "the present model is the best"]
 
