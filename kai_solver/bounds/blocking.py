@@ -18,7 +18,6 @@ from kai_solver.bounds.counting import (
     Relaxed,
     Shortfall,
     describe,
-    say_pods,
     say_slots,
 )
 from kai_solver.bounds.demand import Demand
@@ -28,7 +27,7 @@ from kai_solver.errors import InternalError
 from kai_solver.fairness import MINRUNTIME, PREEMPTIBLE, PRIORITY, SHARE
 from kai_solver.problem.capacity import NODE_RULES
 from kai_solver.problem.rules import Spacing
-from kai_solver.units import GPU, MILLI, QUEUE_RESOURCES, format_amount
+from kai_solver.units import GPU, MILLI, QUEUE_RESOURCES, counted, format_amount
 
 MOST_TRIED = 36
 """Pairs tried for a smaller set: of nine rules and resources. One costs 0.1 to 0.2 ms at 1,000 nodes (2026-11-21)."""
@@ -174,7 +173,7 @@ def in_words_of_model(evidence: Evidence, name: str, to_place: Mapping[int, int]
     element = ElementWords(evidence, evidence.demand, found, to_place).element(name)
     if element.kind not in ("resource", *(rule.kind for rule in evidence.bounds.problem.rules if rule.limits_nodes)):
         return element
-    return replace(element, need=f"{say_pods(pods)}, with those admitted before", have="no way to place all")
+    return replace(element, need=f"{counted(pods, 'pod')}, with those admitted before", have="no way to place all")
 
 
 def smallest_part(ask: Callable[[frozenset[str]], object | None], names: Sequence[str]) -> list[str]:
@@ -305,8 +304,8 @@ class ElementWords:
         if count.kind == "nodes":
             need, have = (f"{n} different nodes with room" for n in (count.need, count.have))
             return Blocker(spacing.kind, "different nodes", need, have)
-        need = f"{say_pods(count.need)} of {describe(self.problem, count.shape)}"
-        return Blocker(spacing.kind, f"{spacing.says} on one node", need, f"room for {count.have}")
+        need = f"{counted(count.need, 'pod')} of {describe(self.problem, count.shape)}"
+        return Blocker(spacing.kind, f"{spacing.says} on one node", need, f"room for {count.have:,}")
 
     def _resource(self, name: str) -> Blocker:
         if self.found.count is None:  # Not enough is free, and not enough may be taken.
@@ -315,19 +314,19 @@ class ElementWords:
         count, resource = self.count, self.problem.snapshot.schema.index(name)
         short = self.short(count, resource)
         if count.kind in ("total", "slots") and resource != count.resource:  # It blocks together with another.
-            need, have = say_pods(sum(self.demand.needed.values())), "room for fewer"
+            need, have = counted(sum(self.demand.needed.values()), "pod"), "room for fewer"
         elif count.kind == "total":
             need, have = (format_amount(name, amount) for amount in (count.need, max(0, count.have)))
         elif count.kind == "slots":
             need, have = (say_slots(n, count.size) for n in (count.need, count.have))
         elif count.kind == "flow":
-            need, have = f"{say_pods(count.need)}, with those admitted before", f"room for {count.have}"
+            need, have = f"{counted(count.need, 'pod')}, with those admitted before", f"room for {count.have:,}"
         elif count.kind == "nodes":
             need, have = (f"{n} different nodes" for n in (count.need, count.have))
         else:
             asked = self.problem.shapes.shapes[count.shape].request[resource] if resource != GPU else 0
             pod = format_amount(name, asked) if asked else describe(self.problem, count.shape)
-            need, have = f"{say_pods(count.need)} of {pod}", f"room for {count.have}"
+            need, have = f"{counted(count.need, 'pod')} of {pod}", f"room for {count.have:,}"
         # What blocks together with another may lack in other domains than the nearest.
         where = "" if self._is_shared_blame(count, resource) else self.where
         return Blocker("resource", name, need, have, where, name, short)

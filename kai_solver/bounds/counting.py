@@ -22,7 +22,7 @@ from kai_solver.problem.capacity import (
     limited_by_rules,
 )
 from kai_solver.problem.rules import RuleBound, Spacing
-from kai_solver.units import GPU, PODS, format_amount
+from kai_solver.units import GPU, PODS, counted, format_amount
 from kai_solver.units.resources import FIXED
 from kai_solver.units.shares import WHOLE, floor_milli
 
@@ -333,15 +333,15 @@ def in_words(problem: Problem, found: Shortfall) -> Blocker:
         need, have = (f"{n} different nodes with room" for n in (found.need, found.have))
         return Blocker(spacing.kind, "different nodes", need, have)
     if found.kind == "flow":
-        need = f"{say_pods(found.need)} of several kinds"
-        return Blocker("resource", "nodes", need, f"room for {found.have}")
+        need = f"{counted(found.need, 'pod')} of several kinds"
+        return Blocker("resource", "nodes", need, f"room for {found.have:,}")
     if found.kind == "slots":
         return Blocker("resource", GPU_NAME, say_slots(found.need, found.size), say_slots(found.have, found.size))
     if found.kind == "total":
         name = problem.snapshot.schema.names[found.resource]
         return Blocker("resource", name, format_amount(name, found.need), format_amount(name, found.have))
-    pod, room = describe(problem, found.shape), f"room for {found.have}"
-    need = f"{say_pods(found.need)} of {pod}"
+    pod, room = describe(problem, found.shape), f"room for {found.have:,}"
+    need = f"{counted(found.need, 'pod')} of {pod}"
     if spacing is not None:
         return Blocker(spacing.kind, f"{spacing.says} on one node", need, room)
     if found.where >= 0:
@@ -364,10 +364,5 @@ def describe(problem: Problem, shape: int) -> str:
 def say_slots(count: int, size: int) -> str:
     """``3 GPUs``, ``3 sets of 2 GPUs, each on one node``."""
     if size == 1:
-        return "1 GPU" if count == 1 else f"{count} GPUs"
-    return f"{count} {'set' if count == 1 else 'sets'} of {size} GPUs, each on one node"
-
-
-def say_pods(count: int) -> str:
-    """``1 pod``, ``3 pods``."""
-    return "1 pod" if count == 1 else f"{count} pods"
+        return counted(count, "GPU")
+    return f"{counted(count, 'set')} of {size} GPUs, each on one node"

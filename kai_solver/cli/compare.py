@@ -182,7 +182,8 @@ def _print_pending(console: "Console", model: str, plan: "Plan", *, full: bool) 
 
 
 def _rest(console: "Console", hidden: int) -> None:
-    from kai_solver.cli.console import counted, line
+    from kai_solver.cli.console import line
+    from kai_solver.units import counted
 
     if hidden:
         line(console, f"  ... and {counted(hidden, 'more line')}; --full shows all", "dim")

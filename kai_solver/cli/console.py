@@ -143,8 +143,3 @@ def table(columns: Sequence[str], rows: Iterable[Sequence[str]], right: Sequence
     """Plain table; the columns named in ``right`` are right-aligned."""
     cells = tuple(tuple(clean(cell) for cell in row) for row in rows)
     return Grid(tuple(columns), cells, frozenset(right))
-
-
-def counted(count: int, noun: str, plural: str = "") -> str:
-    """``1 pod``, ``2 pods``, ``4,000 pods``."""
-    return f"{count:,} {noun if count == 1 else plural or noun + 's'}"

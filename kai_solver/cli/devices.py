@@ -146,9 +146,10 @@ def _gpus(text: str, gpus: int) -> list[int]:
 
 
 def _print_words(table: "LinkTable", mask: int, found: "dict[int, tuple[Choice, ...]]") -> None:
-    from kai_solver.cli.console import counted, heading, line, open_console
+    from kai_solver.cli.console import heading, line, open_console
     from kai_solver.cli.console import table as grid
     from kai_solver.links import gpus_of
+    from kai_solver.units import counted
 
     console, graph = open_console(), table.graph
     free = _numbers(gpus_of(mask)) or "none"

@@ -5,11 +5,11 @@ from collections.abc import Mapping, Sequence
 
 from rich.console import Console
 
-from kai_solver.cli.console import Grid, counted, heading, line, open_console, table
+from kai_solver.cli.console import Grid, heading, line, open_console, table
 from kai_solver.cli.phrases import in_the_way, proof_lines, without_name
 from kai_solver.explaining import Cure, Explanation, PodFit, QueueLine
 from kai_solver.reasons.events import Event
-from kai_solver.units import QUEUE_RESOURCES, UNLIMITED
+from kai_solver.units import QUEUE_RESOURCES, UNLIMITED, counted
 
 _DOTS = re.compile(r"\.\.(?=\s|$)")
 

@@ -5,9 +5,8 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
 from math import isfinite
 
-from kai_solver.cli.console import counted
 from kai_solver.domain import Bind, Blocker, Move, Pending, Plan, PodStatus, Proof, Snapshot, Stage
-from kai_solver.units import MILLI, format_amount
+from kai_solver.units import MILLI, counted, format_amount
 
 SHOWN = 4
 """Names in one phrase before it says how many more there are."""

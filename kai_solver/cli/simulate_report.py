@@ -4,7 +4,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from kai_solver.cli.console import counted, heading, line, open_console, table
+from kai_solver.cli.console import heading, line, open_console, table
+from kai_solver.units import counted
 
 if TYPE_CHECKING:
     from kai_solver.lab.simulate import Scenario, Summary

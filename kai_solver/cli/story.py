@@ -4,10 +4,10 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from itertools import groupby
 
-from kai_solver.cli.console import counted
 from kai_solver.controller.loop import Cycle
 from kai_solver.domain import Plan, Reason
 from kai_solver.domain.names import short_name
+from kai_solver.units import counted
 
 _LONGEST = 98
 """Letters of a line: with its indent it fits 100 columns."""
@@ -59,7 +59,7 @@ def _heading(plan: Plan) -> str:
         (len(plan.moves), "pod moved", "pods moved"),
         (len({pending.gang for pending in plan.pending}), "gang waits", "gangs wait"),
     ]
-    return ", ".join(f"{count} {one if count == 1 else many}" for count, one, many in parts if count) or "nothing to do"
+    return ", ".join(counted(count, one, many) for count, one, many in parts if count) or "nothing to do"
 
 
 def _leaving(plan: Plan) -> Iterator[str]:

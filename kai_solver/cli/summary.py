@@ -6,7 +6,7 @@ from typing import TypeVar
 
 from rich.console import Console
 
-from kai_solver.cli.console import counted, heading, line, open_console, table
+from kai_solver.cli.console import heading, line, open_console, table
 from kai_solver.cli.inputs import Request
 from kai_solver.cli.phrases import (
     all_helped,
@@ -24,6 +24,7 @@ from kai_solver.cli.phrases import (
 )
 from kai_solver.domain import Bind, Eviction, Move, Plan
 from kai_solver.domain.names import names_of
+from kai_solver.units import counted
 
 T = TypeVar("T")
 K = TypeVar("K", bound=Hashable)

@@ -53,8 +53,9 @@ def show_node(
 
 
 def _print(board: "GpuBoard") -> None:
-    from kai_solver.cli.console import counted, heading, line, open_console
+    from kai_solver.cli.console import heading, line, open_console
     from kai_solver.explaining.gpu_boards import CURE
+    from kai_solver.units import counted
 
     console, graph = open_console(), board.graph
     line(console, f"{board.node}: {counted(graph.gpus, 'GPU')}, {_free(board)}")

@@ -69,7 +69,7 @@ def validate(
 
 
 def _print_findings(instance: Path, findings: "list[Finding]", *, quiet: bool) -> None:
-    from kai_solver.cli.console import counted
+    from kai_solver.units import counted
 
     for found in findings:
         typer.echo(_plain(f"{found.level}: {found.object}: {found.text}" + (f". {found.cure}" if found.cure else "")))
@@ -78,7 +78,7 @@ def _print_findings(instance: Path, findings: "list[Finding]", *, quiet: bool) -
 
 
 def _print_violations(plan: Path, violations: "tuple[Violation, ...]", *, quiet: bool) -> None:
-    from kai_solver.cli.console import counted
+    from kai_solver.units import counted
 
     for violation in violations:
         typer.echo(_plain(f"{violation.rule}: {violation.object}: {violation.text}"))

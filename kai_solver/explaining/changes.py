@@ -6,7 +6,7 @@ from kai_solver.domain import Gang, Pending, PodStatus, Reason
 from kai_solver.explaining.explanation import PodFit, QueueLine
 from kai_solver.explaining.node_fit import required_pods
 from kai_solver.problem import GangShape, Problem
-from kai_solver.units import QUEUE_RESOURCES, UNLIMITED, format_amount
+from kai_solver.units import QUEUE_RESOURCES, UNLIMITED, counted, format_amount
 
 
 def needed_changes(
@@ -42,12 +42,8 @@ def _readiness(gang: Gang) -> Iterator[str]:
         if alive < podset.min_member:
             where = "" if podset.name == "default" else f" in sub-group {podset.name}"
             gates = f" ({gated} gated)" if gated else ""
-            more = _more_pods(podset.min_member - alive)
+            more = counted(podset.min_member - alive, "more pod")
             yield f"Create {more}{where}: {podset.min_member} needed, {alive} ready{gates}"
-
-
-def _more_pods(count: int) -> str:
-    return "1 more pod" if count == 1 else f"{count} more pods"
 
 
 def _outside(gang: Gang, pending: Pending) -> Iterator[str]:
@@ -103,7 +99,7 @@ def _node_changes(fits: Sequence[PodFit]) -> Iterator[str]:
         nearest = f"; nearest: {fit.nearest}" if fit.nearest else ""
         if not fit.fitting_nodes and not fit.nearest:
             nearest = "; no node admits them as they are written"
-        yield f"Free room for {_more_pods(fit.required - fit.room)} of {fit.request}{nearest}"
+        yield f"Free room for {counted(fit.required - fit.room, 'more pod')} of {fit.request}{nearest}"
 
 
 def _rule_changes(pending: Pending, *, alone: bool) -> Iterator[str]:

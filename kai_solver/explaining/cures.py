@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from kai_solver.domain import Blocker, Node, Plan, Snapshot
 from kai_solver.explaining.easing import eased, nodes_of
 from kai_solver.problem.rules import rule_of_kind
-from kai_solver.units import format_amount
+from kai_solver.units import counted, format_amount
 
 Replan = Callable[[Snapshot], Plan]
 
@@ -96,9 +96,8 @@ def _more_nodes(snapshot: Snapshot, blocker: Blocker) -> tuple[str, Snapshot] | 
     if count > MOST_NODES:
         return None
     where = f" in {blocker.where}" if blocker.where else ""
-    noun = "node" if count == 1 else "nodes"
     fresh = tuple(_copy(snapshot, model, number) for number in range(1, count + 1))
-    return f"{count} more {noun} like {model.name}{where}", replace(snapshot, nodes=(*snapshot.nodes, *fresh))
+    return f"{counted(count, 'more node')} like {model.name}{where}", replace(snapshot, nodes=(*snapshot.nodes, *fresh))
 
 
 def _copy(snapshot: Snapshot, node: Node, number: int) -> Node:

@@ -6,6 +6,7 @@ from itertools import groupby
 from typing import Any, Literal, TypeVar
 
 from kai_solver.domain import Plan
+from kai_solver.units import counted
 
 _NAMED = 4
 T = TypeVar("T")
@@ -36,40 +37,33 @@ def _effects(plan: Plan, gang: str, names: Mapping[str, str]) -> Iterator[Effect
     for nominated, found in _grouped(binds, lambda bind: bind.nominated):
         pods = tuple(bind.pod for bind in found)
         when = ", once capacity there is released" if nominated else ""
-        yield Effect(
-            "bound", pods, (), f"{_pods(pods)} {_verb('get', pods)} {_listed(bind.node for bind in found)}{when}"
-        )
+        text = f"{counted(len(pods), 'pod gets', 'pods get')} {_listed(bind.node for bind in found)}{when}"
+        yield Effect("bound", pods, (), text)
     moves = [move for move in plan.moves if move.gang == gang]
     for helps, own in _grouped(moves, lambda move: move.helps):
         pods = tuple(move.pod for move in own)
         where = f"from {_listed(move.source for move in own)} to {_listed(move.target for move in own)}"
-        yield Effect("moved", pods, helps, f"{_pods(pods)} {_verb('move', pods)} {where}{_for(helps, names)}")
+        text = f"{counted(len(pods), 'pod moves', 'pods move')} {where}{_for(helps, names)}"
+        yield Effect("moved", pods, helps, text)
     evictions = [eviction for eviction in plan.evictions if eviction.gang == gang]
     for (reason, helps), gone in _grouped(evictions, lambda eviction: (eviction.reason, eviction.helps)):
         pods = tuple(eviction.pod for eviction in gone)
-        yield Effect("evicted", pods, helps, f"{_pods(pods)} evicted by {reason}{_for(helps, names)}")
+        yield Effect("evicted", pods, helps, f"{counted(len(pods), 'pod')} evicted by {reason}{_for(helps, names)}")
     leaving = [eviction for eviction in plan.evictions if gang in eviction.helps]
     for (other, reason), gone in _grouped(leaving, lambda eviction: (eviction.gang, eviction.reason)):
         pods = tuple(eviction.pod for eviction in gone)
-        text = f"For it, {_pods(pods)} of {names.get(other, other)} evicted by {reason}"
+        text = f"For it, {counted(len(pods), 'pod')} of {names.get(other, other)} evicted by {reason}"
         yield Effect("others-evicted", pods, (other,), text)
     giving_way = [move for move in plan.moves if gang in move.helps]
     for other, own in _grouped(giving_way, lambda move: move.gang):
         pods = tuple(move.pod for move in own)
-        text = f"For it, {_pods(pods)} of {names.get(other, other)} moved to {_listed(move.target for move in own)}"
+        targets = _listed(move.target for move in own)
+        text = f"For it, {counted(len(pods), 'pod')} of {names.get(other, other)} moved to {targets}"
         yield Effect("others-moved", pods, (other,), text)
 
 
 def _grouped(entries: Iterable[T], key: Callable[[T], Any]) -> Iterator[tuple[Any, list[T]]]:
     return ((value, list(found)) for value, found in groupby(sorted(entries, key=key), key=key))
-
-
-def _pods(pods: tuple[str, ...]) -> str:
-    return "1 pod" if len(pods) == 1 else f"{len(pods):,} pods"
-
-
-def _verb(verb: str, pods: tuple[str, ...]) -> str:
-    return f"{verb}s" if len(pods) == 1 else verb
 
 
 def _listed(nodes: Iterable[str]) -> str:

@@ -8,7 +8,7 @@ from typing import Literal
 from kai_solver.domain import Gang, Node, Notice, Pod, Queue, Snapshot, SubGroup
 from kai_solver.domain.gpus import counted_gpu_milli
 from kai_solver.fairness import QueueTree
-from kai_solver.units import GPU, MILLI, QUEUE_RESOURCES, UNLIMITED, format_amount
+from kai_solver.units import GPU, MILLI, QUEUE_RESOURCES, UNLIMITED, counted, format_amount
 from kai_solver.units.shares import floor_milli
 
 Severity = Literal["error", "warning", "info"]
@@ -137,7 +137,7 @@ def unknown_queue(snapshot: Snapshot) -> Iterator[Lint]:
 
 
 def _name_it(gangs: int) -> str:
-    return "1 gang names it" if gangs == 1 else f"{gangs} gangs name it"
+    return counted(gangs, "gang names it", "gangs name it")
 
 
 def unknown_topology(snapshot: Snapshot) -> Iterator[Lint]:

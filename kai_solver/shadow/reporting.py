@@ -8,6 +8,7 @@ from typing import Any
 from kai_solver.domain.names import short_name
 from kai_solver.shadow.comparing import TOLERANCE_S, Comparison, GangRow, Verdict, span
 from kai_solver.shadow.lines import time_text
+from kai_solver.units import counted
 
 REPORT_FORMAT = "kai-shadow-report/v1"
 
@@ -36,27 +37,26 @@ def in_short(found: Comparison) -> list[str]:
     counts = {verdict: len(found.of(verdict)) for verdict in ORDER}
     with_it = f"{counts['better']:,} would have fared better with kai-solver, {counts['worse']:,} worse"
     said = [
-        f"{_gangs(len(found.rows))} compared: {counts['same']:,} fared the same, {with_it}.",
-        *([f"{_gangs(counts['unclear'])} cannot be compared."] if counts["unclear"] else []),
+        f"{counted(len(found.rows), 'gang')} compared: {counts['same']:,} fared the same, {with_it}.",
+        *([f"{counted(counts['unclear'], 'gang')} cannot be compared."] if counts["unclear"] else []),
     ]
     here, there = found.evicted_here, found.evicted_there
     change = f"{there - here:,} fewer" if there > here else f"{here - there:,} more" if here > there else "as many"
     said.append(
-        f"{_pods(there)} {'was' if there == 1 else 'were'} evicted; kai-solver would have evicted or moved "
-        f"{here:,}: {change}."
+        f"{counted(there, 'pod was', 'pods were')} evicted; kai-solver would have evicted or moved {here:,}: {change}."
         if here or there
         else "No pod was evicted, and kai-solver would have evicted none."
     )
     admitted = [wait for row in found.rows for wait in row.waits if wait.verdict == "better"]
     if admitted:
         verb = "was" if len(admitted) == 1 else "were"
-        said.append(f"{_gangs(len(admitted))} that kai-solver would have placed {verb} not placed at all.")
+        said.append(f"{counted(len(admitted), 'gang')} that kai-solver would have placed {verb} not placed at all.")
     saved = found.saved
     if saved:
         earlier = [seconds for seconds, _ in saved if seconds > 0]
         hours = sum(seconds * gpus for seconds, gpus in saved) / 3600
         said.append(
-            f"{_gangs(len(saved))} would have started at another time: {len(earlier):,} earlier, "
+            f"{counted(len(saved), 'gang')} would have started at another time: {len(earlier):,} earlier, "
             f"{len(saved) - len(earlier):,} later. The median is {_signed(median(seconds for seconds, _ in saved))}; "
             f"the sum is {hours:,.1f} GPU-hours {'earlier' if hours >= 0 else 'later'}."
         )
@@ -157,14 +157,6 @@ def _table(rows: list[GangRow]) -> str:
 
 def _text(said: str) -> str:
     return html.escape(said)
-
-
-def _gangs(count: int) -> str:
-    return f"{count:,} {'gang' if count == 1 else 'gangs'}"
-
-
-def _pods(count: int) -> str:
-    return f"{count:,} {'pod' if count == 1 else 'pods'}"
 
 
 def _signed(seconds: float) -> str:

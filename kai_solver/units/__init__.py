@@ -14,6 +14,7 @@ from kai_solver.units.resources import (
     ResourceSchema,
     Vector,
 )
+from kai_solver.units.words import counted, form
 
 __all__ = [
     "CORES",
@@ -30,6 +31,8 @@ __all__ = [
     "UNLIMITED",
     "ResourceSchema",
     "Vector",
+    "counted",
+    "form",
     "format_amount",
     "go_duration",
     "go_float",

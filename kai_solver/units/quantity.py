@@ -5,6 +5,7 @@ from decimal import ROUND_CEILING, Context, Decimal, InvalidOperation, Overflow
 from functools import lru_cache
 
 from kai_solver.errors import InputError
+from kai_solver.units.words import form
 
 _SUFFIX: dict[str, Decimal] = {
     "": Decimal(1),
@@ -107,9 +108,9 @@ def format_amount(resource: str, amount: int) -> str:
     if amount == -1:
         return "unlimited"
     if resource == "gpu":
-        return f"{amount / 1000:g} GPU" + ("s" if amount != 1000 else "")
+        return f"{amount / 1000:g} {form(amount / 1000, 'GPU')}"
     if resource == "cpu":
-        return f"{amount / 1000:g} CPU core" + ("s" if amount != 1000 else "")
+        return f"{amount / 1000:g} {form(amount / 1000, 'CPU core')}"
     if resource == "memory":
         return f"{amount / 1e9:.4g} GB"
     return "1 pod" if (amount, resource) == (1, "pods") else f"{amount} {resource}"

@@ -3,6 +3,7 @@
 from dataclasses import dataclass, field
 
 from kai_solver.domain import Action, Bind, Plan, Pod
+from kai_solver.units import counted
 
 _MADE_ROOM = {
     Action.RECLAIM: "by reclaim",
@@ -74,9 +75,7 @@ class Stays:
                 evicted, moved = helped.get(gang, (0, 0))
                 helped[gang] = (evicted, moved + 1)
         for gang, (evicted, moved) in helped.items():
-            made = [
-                f"{n} {'pod' if n == 1 else 'pods'} {what}" for n, what in ((evicted, "evicted"), (moved, "moved")) if n
-            ]
+            made = [f"{counted(n, 'pod')} {what}" for n, what in ((evicted, "evicted"), (moved, "moved")) if n]
             self._room[gang] = f"room was made for its gang: {', '.join(made)}"
 
     def bound(self, now_s: float, pod: Pod, bind: Bind, *, queue: str, since_s: float, gpus: float, free: int) -> None:

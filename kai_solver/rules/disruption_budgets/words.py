@@ -5,6 +5,7 @@ from dataclasses import replace
 
 from kai_solver.domain import HELD_BY_BUDGETS, Blocker, Snapshot
 from kai_solver.rules.disruption_budgets.problem import Budgets
+from kai_solver.units import counted
 
 CURE = "all pods let go that {name} holds"
 
@@ -19,7 +20,7 @@ def blocker(budgets: Budgets, which: Sequence[int]) -> Blocker:
     names = [budgets.names[budget] for budget in which]
     told = ", ".join(names[:MOST_NAMED]) + (f" and {len(names) - MOST_NAMED} more" if names[MOST_NAMED:] else "")
     allowed, covered = (int(counts[list(which)].sum()) for counts in (budgets.allowed, budgets.covered))
-    have = f"{allowed} of {covered} {'pod' if covered == 1 else 'pods'} may leave now"
+    have = f"{allowed:,} of {counted(covered, 'pod')} may leave now"
     return Blocker(HELD_BY_BUDGETS, told, "pods that may be evicted or moved", have)
 
 

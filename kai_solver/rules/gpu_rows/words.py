@@ -6,12 +6,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kai_solver.bounds.blocking import ElementWords
-from kai_solver.bounds.counting import GPU_NAME, describe, say_pods
+from kai_solver.bounds.counting import GPU_NAME, describe
 from kai_solver.domain import Blocker, Gang, GpuRequest, Snapshot
 from kai_solver.links import largest_free_row, masks_of, row_wish
 from kai_solver.problem import Problem
 from kai_solver.rules.gpu_rows.problem import KIND, fitting_in_rows, known_where, needs_row
-from kai_solver.units import GPU, MILLI
+from kai_solver.units import GPU, MILLI, counted
 from kai_solver.units.shares import WHOLE
 
 BoolArray = NDArray[np.bool_]
@@ -65,12 +65,12 @@ def element(words: ElementWords, unidentified: frozenset[int]) -> Blocker:
     """Too few rows of GPUs, though there may be GPUs enough; the largest of those that are free, or could be."""
     problem, count = words.problem, words.count
     if count.kind != "fit" or not needs_row(gpu := problem.shapes.shapes[count.shape].gpu):
-        need = f"{say_pods(sum(words.demand.needed.values()))}, some of all in rows of GPUs"
+        need = f"{counted(sum(words.demand.needed.values()), 'pod')}, some of all in rows of GPUs"
         return Blocker(KIND, GPU_NAME, need, "room for fewer", "", GPU_NAME, words.short(count, GPU))
     relaxed, inside = words.free_nodes()
-    need = f"{say_pods(count.need)} of {describe(problem, count.shape)}"
+    need = f"{counted(count.need, 'pod')} of {describe(problem, count.shape)}"
     largest = _largest_row_text(problem, unidentified, gpu, relaxed.device_free, inside)
-    have = f"room for {count.have}" if count.have else f"none; {largest}"
+    have = f"room for {count.have:,}" if count.have else f"none; {largest}"
     short = (count.need - count.have) * gpu.devices * MILLI
     return Blocker(KIND, GPU_NAME, need, have, words.where, GPU_NAME, short)
 

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from kai_solver.bounds.blocking import ElementWords
 from kai_solver.domain import Blocker, Snapshot
 from kai_solver.rules.maintenance.problem import NAME, DrainTimes
-from kai_solver.units import rfc3339
+from kai_solver.units import counted, rfc3339
 
 BoolArray = NDArray[np.bool_]
 
@@ -39,9 +39,7 @@ def element(times: DrainTimes, words: ElementWords) -> Blocker:
     moments = times.at_s[np.logical_or.reduce(masks)]
     first, last = _moment(moments.min()), _moment(moments.max())
     when = f"at {first}" if first == last else f"from {first} to {last}"
-    have = (
-        f"{len(moments)} node{'' if len(moments) == 1 else 's'} to be drained {when}, before its pods are sure to end"
-    )
+    have = f"{counted(len(moments), 'node')} to be drained {when}, before its pods are sure to end"
     return Blocker(NAME, "nodes", "nodes that are drained after its pods have ended", have)
 
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from kai_solver.domain import Pod, pairs_of
 from kai_solver.fairness import QueueTree
 from kai_solver.problem import Problem
-from kai_solver.units import MILLI, format_amount
+from kai_solver.units import MILLI, counted, format_amount
 
 NAME = "usercaps"
 """The rule, its family of rows, and the kind of its element."""
@@ -146,4 +146,4 @@ def say(place: int, amount: int) -> str:
     """An amount for people."""
     if place == 0:
         return format_amount("gpu", amount)
-    return "1 pod" if amount == 1 else f"{amount} pods"
+    return counted(amount, "pod")

@@ -3,6 +3,7 @@
 from dataclasses import replace
 
 from kai_solver.domain import NO_PLACEMENT, Blocker, Placement, Snapshot
+from kai_solver.units import counted
 
 CURE = "no rule of placement"
 
@@ -33,7 +34,7 @@ def message(rule: Placement) -> str:
 
 def refused(rule: Placement, pods: int, placed: int) -> Blocker:
     """``rule`` as what blocks ``pods``, of which ``placed`` find places."""
-    return Blocker("placement", _asked(rule), f"{pods} pods", f"room for {placed}")
+    return Blocker("placement", _asked(rule), counted(pods, "pod"), f"room for {placed:,}")
 
 
 def without(snapshot: Snapshot, gang: str) -> Snapshot:
