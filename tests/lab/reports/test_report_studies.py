@@ -80,7 +80,7 @@ def test_an_experiment(tmp_path: Path) -> None:
     assert "fgd 82.00%, bestfit 77.00% (means over 2 seeds)" in section.verdicts[0]
     allocation, failed = section.figures
     published = [series.name for panel in allocation.panels for series in panel.series if series.kind == "points"]
-    assert published == ["fgd, published", "bestfit, published"]
+    assert published == ["bestfit, published", "fgd, published"]
     [panel] = failed.panels
     assert panel.series[0].y[2] == 4 + 43
     write_page(report, tmp_path / "page.html")
