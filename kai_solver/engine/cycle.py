@@ -53,7 +53,7 @@ from kai_solver.search.joint_input import JointModelInput
 from kai_solver.search.linking import link_stage
 from kai_solver.search.open_questions import OpenQuestions
 from kai_solver.search.oracle import UNASKED, UNKNOWN, SolverActions
-from kai_solver.search.pricing import Priced, Pricing
+from kai_solver.search.pricing import Pricing
 from kai_solver.search.refine import WHOLE, Refined, StageOptimizer, is_unproven
 from kai_solver.search.reseat import reseat
 from kai_solver.search.rights import Rights, rights_of
@@ -359,11 +359,6 @@ class _Run:
         self._phase("prices")
         return bounds
 
-    def _priced(self, outcome: Outcome) -> Priced | None:
-        """The prices of what is admitted, or of a part of it, where they were asked for and are there in time."""
-        pricing = self._pricing_of(outcome)
-        return None if pricing is None else pricing.priced(self._priced_until_s)
-
     def _pricing_of(self, outcome: Outcome) -> Pricing | None:
         """The prices that were asked for, where they say something of what is admitted now."""
         pricing = self._pricing
@@ -539,9 +534,12 @@ class _Run:
         else:
             client = self._solver_client(child, self._left_s(), self.clock())
             stage_optimizer = StageOptimizer(client, self._stage_progress)
-            priced = self._priced(outcome)
-            least, leaving = ({}, frozenset[int]()) if priced is None else (priced.least, priced.leaving)
-            refined = stage_optimizer.refine(outcome, rights, least, leaving)
+            pricing = self._pricing_of(outcome)
+            priced = None if pricing is None else pricing.priced(self._priced_until_s)
+            if pricing is None or priced is None:
+                refined = stage_optimizer.refine(outcome, rights)
+            else:
+                refined = stage_optimizer.refine(outcome, rights, priced.least, priced.leaving, pricing.leaving_by)
         self._phase("stages")
         return refined
 

@@ -75,19 +75,31 @@ class VictimModel:
         ``short``: by queue, of which resource how much more it would have to hold. Where that is more than what is
         left, and where nothing is known to be short, no more may go from the leaf queues than has found takers.
         """
-        path = self.path
-        for leaf in {m.queue for m in evicted if m.unit in left}:
-            above = [q for q in path[leaf] if q in short]
-            queue = min(above, key=lambda q: short[q][1], default=leaf)
-            resource, missing = short.get(queue, (GPU, 1 << 40))
-            hers = [m for m in evicted if m.unit in left and queue in path[m.queue]]
-            leaves = {m.queue for m in evicted if queue in path[m.queue]}
-            if missing >= sum(m.charge[resource] for m in hers):
-                missing, leaves = sum(m.charge[resource] for m in hers if m.queue == leaf), {leaf}
-            goes = sum(m.charge[resource] for m in evicted if m.queue in leaves and not m.preemptable)
+        movers = [_mover(item) for item, _ in self.gone]
+        for leaves, resource, most in sparing(self.path, movers, evicted, left, short):
             paid = [(_mover(item).charge[resource], var) for item, var in self.gone if _pays(item, leaves)]
-            terms, most = coarse([term for term in paid if term[0]], goes - max(1, missing))
-            self.spec.add_le(terms, most, family="leavers")
+            terms, least = coarse([term for term in paid if term[0]], most)
+            self.spec.add_le(terms, least, family="leavers")
+
+
+def sparing(
+    path: Sequence[Sequence[int]],
+    movers: Sequence[Mover],
+    evicted: Sequence[Mover],
+    left: Container[int],
+    short: Mapping[int, tuple[int, int]],
+) -> Iterator[tuple[set[int], int, int]]:
+    """Leaf queues, a resource, and the most of it that may leave them for other queues, by `VictimModel.spare`."""
+    for leaf in sorted({m.queue for m in evicted if m.unit in left}):
+        above = [q for q in path[leaf] if q in short]
+        queue = min(above, key=lambda q: short[q][1], default=leaf)
+        resource, missing = short.get(queue, (GPU, 1 << 40))
+        hers = [m for m in evicted if m.unit in left and queue in path[m.queue]]
+        leaves = {m.queue for m in movers if queue in path[m.queue]}
+        if missing >= sum(m.charge[resource] for m in hers):
+            missing, leaves = sum(m.charge[resource] for m in hers if m.queue == leaf), {leaf}
+        goes = sum(m.charge[resource] for m in evicted if m.queue in leaves and not m.preemptable)
+        yield leaves, resource, goes - max(1, missing)
 
 
 def _mover(item: MoverClass | MoverUnit) -> Mover:

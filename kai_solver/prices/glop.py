@@ -33,9 +33,10 @@ ROUNDS = 8
 TOLERANCE = 1e-6
 """A pattern that pays less than this part of the dearest column is not made: the bound is repaired for it anyway."""
 
-WHOLE_COLUMNS, WHOLE_PART, WHOLE_GAP = 60_000, 0.5, 0.0005
+WHOLE_COLUMNS, WHOLE_PART, WHOLE_COST = 40_000, 0.5, 0.01
 """How much units are made whole: programmes so often that their columns are so many, 0.03 s each of 4,500 on 1,000
-loaded nodes; in this part of the time that is left; until rounding up adds no more than this part of the cost."""
+loaded nodes; in this part of the time that is left. What whole ones may cost more than parts that count as whole: such
+parts may break rows."""
 ROUNDING = 1e-6
 """Parts of units that are the solver's rounding."""
 
@@ -93,7 +94,7 @@ class _Simplex:
     def run(self) -> Iterator[dict[str, Any]]:
         first = self._last_at_once() or list(self._in_order())
         if len(first) == len(self._stages):
-            first[-1]["out"] = self._whole(len(first) - 1, first[-1]["out"], first[-1]["cost"])
+            first[-1]["out"] = self._whole(len(first) - 1, first[-1]["out"])
         yield from first
         at = self._programme["at"]
         for number in range(1, len(first)):
@@ -163,7 +164,7 @@ class _Simplex:
         columns, _ = self._stages[number]
         return [solver.variable_value(column) for column in columns]
 
-    def _whole(self, number: int, out: list[float], cost: float) -> list[float]:
+    def _whole(self, number: int, out: list[float]) -> list[float]:
         """Near ``out``, but without costly parts: the unit of which most would leave in vain stays, or leaves.
 
         A part of a large gang counts as all of it when it leaves: of one with 192 GPUs that was 20% of all work.
@@ -173,12 +174,15 @@ class _Simplex:
         end_s, self._end_s = self._end_s, now_s + WHOLE_PART * (self._end_s - now_s)
         steps = WHOLE_COLUMNS // max(1, len(self._programme["most"]))
         best, cheapest = out, _rounded_up(amounts, out)
+        self._hold(number, math.inf)
         held: list[int] = []
-        while len(held) < steps and cheapest > (1 + WHOLE_GAP) * cost:
-            lost = [amount * (math.ceil(part - ROUNDING) - part) for part, amount in zip(out, amounts, strict=True)]
-            at = max(range(len(lost)), key=lost.__getitem__)
-            if lost[at] <= 0:
+        while len(held) < steps:
+            lost = [math.ceil(part - ROUNDING) - part for part in out]
+            parts = [number for number, part in enumerate(lost) if part > ROUNDING]
+            if not parts:
+                best = out if _rounded_up(amounts, out) <= (1 + WHOLE_COST) * cheapest else best
                 break
+            at = max(parts, key=lambda number: lost[number] * amounts[number])
             column, floor = columns[at], float(math.floor(out[at]))
             held.append(column)
             self._model.set_var_upper_bound(column, floor)

@@ -13,8 +13,8 @@ every solution by weak duality, in integers: any prices give a bound, good ones 
 """
 
 from array import array
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from math import inf
 from typing import Any
 
@@ -115,6 +115,21 @@ class Programme:
         self.row_low.append(low)
         self.row_high.append(high)
         return len(self.end) - 1
+
+    def with_rows(self, stage: int, rows: Iterable[tuple[Sequence[int], Sequence[int], int]]) -> "Programme":
+        """A copy with rows over columns of a stage: (numbers among the stage's columns, coefficients, most)."""
+        more = replace(
+            self,
+            end=list(self.end),
+            column=list(self.column),
+            coefficient=list(self.coefficient),
+            row_low=list(self.row_low),
+            row_high=list(self.row_high),
+        )
+        columns = self.costs[stage].columns
+        for numbers, coefficients, most in rows:
+            more.add_row([int(columns[number]) for number in numbers], coefficients, high=most)
+        return more
 
     def wire(self, at: Mapping[str, int]) -> tuple[dict[str, Any], dict[str, bytes]]:
         """The same for another process: fields, and columns of machine integers and doubles."""

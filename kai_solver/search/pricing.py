@@ -144,6 +144,22 @@ class Pricing:
             self._asked = None
         return self._priced
 
+    def leaving_by(self, rows: Sequence[Row], deadline_s: float) -> frozenset[int]:
+        """Units that leave where ``rows`` hold as well; none without an answer by ``deadline_s``.
+
+        A row: units, weights, and the most that the weighed sum of those that leave may be.
+        """
+        priced = self._priced
+        if priced is None:
+            return frozenset()
+        at = {unit: number for number, unit in enumerate(priced.units)}
+        numbered = [([at[unit] for unit in units], weights, most) for units, weights, most in rows]
+        programme = priced.programme.with_rows(len(priced.programme.costs) - 1, numbered)
+        self._child.ask_prices(programme, {}, deadline_s)
+        solved, error = self._child.prices(deadline_s, self._should_stop)
+        self.errors += [error] if error else []
+        return Priced(programme, tuple(solved), priced.units).leaving
+
     def bounds(self, values: Mapping[str, float], deadline_s: float) -> dict[str, int]:
         """By stage, what no plan is below whose earlier stages cost no more than ``values``; none without an answer."""
         priced = self.priced(deadline_s)

@@ -26,7 +26,7 @@ from kai_solver.search.reseat import reseat
 from kai_solver.search.rights import Rights
 from kai_solver.search.session import Progress, SessionResult, StageObjective
 from kai_solver.search.solver_client import BUILD_S, SolverClient
-from kai_solver.search.victims import VictimChoice
+from kai_solver.search.victims import LeavingBy, VictimChoice, nothing_leaves
 
 ROUNDS = 4
 """How often the stages of a small model are gone through while some are not proven; one proof needs 0.01 to 0.1 s."""
@@ -95,11 +95,12 @@ class StageOptimizer:
         rights: Rights,
         least: Mapping[str, int] | None = None,
         leaving: frozenset[int] = frozenset(),
+        leaving_by: LeavingBy = nothing_leaves,
     ) -> Refined:
         """Improve ``outcome`` in place, within ``rights``; never worse than it was.
 
         ``least``: by stage, what no plan is below whose earlier stages are at theirs; where it is known. ``leaving``:
-        units that leave for that.
+        units that leave for that. ``leaving_by``: those that leave where more is asked of them.
         """
         model_input = JointModelInput(outcome)
         allocation_units = [(a.allocation_unit, a.action) for a in outcome.admissions]
@@ -111,6 +112,7 @@ class StageOptimizer:
         choice, is_better = None, False
         if is_large and outcome.pool is not None:
             choice = VictimChoice(self.solver_client, outcome, outcome.pool, rights, model_input, joint, estimate)
+            choice.leaving_by = leaving_by
             is_better = choice.improve(least or {}, leaving, exactly=estimate <= WHOLE)
         is_whole = self._has_time_for(estimate) and (estimate <= WHOLE or choice is None)
         may_part = estimate >= PARTED_FROM and self._is_of_ours()

@@ -18,7 +18,7 @@ Up to `refine.WHOLE` variables all stages about evictions are then minimised exa
 of it: the rows of `model.victim_model` are true of every plan for the same admissions, whichever takes which in it.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from kai_solver.actions.reclaim_replay import reclaims_hold
@@ -26,12 +26,12 @@ from kai_solver.actions.sharing import Shared
 from kai_solver.domain import FAMILIES, Action
 from kai_solver.model.build import Formulation, formulate
 from kai_solver.model.decode import Decision, expand
-from kai_solver.model.joint import Joint
+from kai_solver.model.joint import Joint, Mover
 from kai_solver.model.rows import Ints
 from kai_solver.model.spec import ModelSpec
 from kai_solver.model.stages import EVICTED, stages
 from kai_solver.model.variables import Variables
-from kai_solver.model.victim_model import Evictions, VictimModel, formulate_victim_model, pin, units_of
+from kai_solver.model.victim_model import Evictions, VictimModel, formulate_victim_model, pin, sparing, units_of
 from kai_solver.planstate.outcome import Outcome
 from kai_solver.planstate.victims import VictimPool
 from kai_solver.search.apply import apply
@@ -59,9 +59,19 @@ VICTIMS_PART, SEATS_PART = 0.4, 0.8
 SMALL = 4_000
 """Thousandths of GPUs of pods that may move for places: with them CP-SAT finds places on 1,000 loaded nodes (seed 3) in
 0.7 s, with all that may move in none of 4 s (2026-11-23)."""
-ROUNDS, SPARING = 8, 3
+ROUNDS, SPARING, TAKER_ROUNDS = 8, 3, 2
 """How often victims are chosen again because some of them have no taker: one to six times on loaded clusters. After
 how many of these just those are to stay, and no longer their queues to keep more, so that one might be found."""
+
+Row = tuple[list[int], list[int], int]
+"""Units, weights, and the most that the weighed sum of those that leave may be."""
+LeavingBy = Callable[[Sequence[Row], float], frozenset[int]]
+"""Units that leave by the linear programme with more rows, by a moment."""
+
+
+def nothing_leaves(_rows: Sequence[Row], _deadline_s: float) -> frozenset[int]:
+    """There is no programme to ask."""
+    return frozenset()
 
 
 @dataclass(slots=True)
@@ -85,6 +95,7 @@ class VictimChoice:
     model_input: JointModelInput
     joint: Joint
     estimate: int
+    leaving_by: LeavingBy = nothing_leaves
     bounds: dict[str, int] = field(default_factory=dict)
     note: str = ""
     _victim_model: VictimModel = field(init=False)
@@ -153,6 +164,35 @@ class VictimChoice:
         return False
 
     def _with_takers(self, leaving: frozenset[int]) -> frozenset[int]:
+        """Units like ``leaving`` that all have gangs that may take them, as far as they are found."""
+        rows: list[Row] = []
+        for _ in range(TAKER_ROUNDS):
+            movers = [mover for mover in self.joint.movers if mover.unit in leaving]
+            shared = share_victims(self.outcome, movers, self.rights.takers)
+            left = {unit for group in shared.left for unit in group.units}
+            if not left or not self._has_time_for_a_round:
+                break
+            rows += self._sparing(movers, left, shared.short)
+            found = self.leaving_by(rows, self.solver_client.budget.end_s)
+            if not found:
+                break
+            leaving = found
+        return self._taken_of(leaving)
+
+    def _sparing(
+        self, evicted: Sequence[Mover], left: Collection[int], short: Mapping[int, tuple[int, int]]
+    ) -> Iterator[Row]:
+        """Rows by which less is taken where the units ``left`` have no taker, as `VictimModel.spare`.
+
+        By one unit more than that, since parts of units that leave count as all of them.
+        """
+        path, movers = self._victim_model.path, self.joint.movers
+        for leaves, resource, most in sparing(path, movers, evicted, left, short):
+            paid = [m for m in movers if m.queue in leaves and m.reclaimable and not m.preemptable]
+            margin = max((m.charge[resource] for m in paid if m.unit in left), default=0)
+            yield [m.unit for m in paid], [m.charge[resource] for m in paid], max(0, most - margin)
+
+    def _taken_of(self, leaving: frozenset[int]) -> frozenset[int]:
         """``leaving`` without some that no gang may take: of each queue as few as it may have to keep."""
         path = self._victim_model.path
         for _ in range(ROUNDS):

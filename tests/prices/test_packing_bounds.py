@@ -14,6 +14,7 @@ from kai_solver.domain import Constraints, GpuRequest, Pod
 from kai_solver.planstate.state import State
 from kai_solver.prices import Packing, Unit, glop, least_waiting, programme_of
 from kai_solver.prices.glop import all_patterns, best_pattern
+from kai_solver.prices.programme import Cost, Programme
 from kai_solver.problem import Problem
 from kai_solver.units import MILLI
 from tests.bounds.test_counting_bounds import BIG, a_pod, a_problem, can_place
@@ -162,3 +163,34 @@ def test_no_bound_is_above_the_least(
     alone = Packing(packing.problem, packing.free, packing.device_free, packing.asked, ())
     if most_served is not None:
         assert least_waiting(alone, waiting) <= most_served
+
+
+def a_cover(least: int, holds: Sequence[int], works: Sequence[int]) -> Programme:
+    """Units that hold so much leave until they give ``least``."""
+    programme = Programme()
+    columns = programme.add_columns([1] * len(holds))
+    programme.add_row(columns, holds, low=least)
+    programme.costs.append(Cost("evicted-work/50", np.array(columns), np.array(works)))
+    return programme
+
+
+@pytest.mark.parametrize(
+    ("least", "works", "out", "bound"),
+    [
+        (1, [8, 3, 4], [0, 1, 0], 2),  # A quarter of the large unit is the cheapest; all of it is not.
+        (3, [8, 3, 4], [1, 0, 0], 6),  # The small ones do not give enough.
+        (5, [8, 3, 4], [1, 1, 0], 11),  # Whole as it is.
+    ],
+)
+def test_parts_of_large_units_do_not_leave(least: int, works: list[int], out: list[int], bound: int) -> None:
+    programme = a_cover(least, [4, 1, 1], works)
+    (found,) = programme.solve(60.0)
+    assert found.out.round(6).tolist() == out
+    assert programme.bound(found, ()) == bound
+
+
+def test_a_copy_with_more_rows_leaves_the_programme_as_it_is() -> None:
+    programme = a_cover(1, [4, 1, 1], [8, 3, 4])
+    (found,) = programme.with_rows(0, [([1], [1], 0)]).solve(60.0)
+    assert found.out.round(6).tolist() == [0, 0, 1]
+    assert programme.solve(60.0)[0].out.round(6).tolist() == [0, 1, 0]

@@ -213,3 +213,20 @@ def test_what_those_that_stay_may_save_by_moves_need_not_leave() -> None:
     assert needed == [([0], [-leaving.charge[GPU]], -leaving.charge[GPU])]
     saving = replace(staying, saves=(0, 0, leaving.charge[GPU]))
     assert list(rows_of_limits(replace(at_limit, movers=(leaving, saving)), [leaving])) == []
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_others_leave_where_one_has_to_stay(child: SolverChild, seed: int) -> None:
+    outcome = decided(loaded(seed))
+    pricing = Pricing(child, by_gpus=False, should_stop=lambda: False)
+    assert pricing.leaving_by([], math.inf) == frozenset()
+    values = {stage.name: int(stage.value) for stage in measured_stages(outcome)}
+    pricing.begin(outcome, rights_of(outcome), values, math.inf)
+    priced = pricing.priced(math.inf)
+    assert priced is not None
+    before = dict(priced.least)
+    others = {unit: pricing.leaving_by([([unit], [1], 0)], math.inf) for unit in priced.leaving}
+    assert any(others.values())
+    assert not any(unit in leaving for unit, leaving in others.items())
+    assert priced.least == before
+    assert pricing.errors == []
