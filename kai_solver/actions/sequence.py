@@ -70,6 +70,8 @@ class Actions:
         times = self.context.times
         try:
             self._run()
+        except GangError:
+            raise
         except Exception as error:
             if times.gang is None:
                 raise

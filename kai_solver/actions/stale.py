@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 from kai_solver.actions.context import Context
 from kai_solver.domain import PodStatus
+from kai_solver.errors import GangError
 from kai_solver.planstate.allocation_units import AllocationUnits
 from kai_solver.planstate.state import State
 from kai_solver.problem import GangShape, Leaf, TreeNode
@@ -33,24 +34,35 @@ def evict_stale_gangs(context: Context) -> None:
 
 
 def stale_gangs(state: State, gang_units: list[AllocationUnits]) -> Iterator[int]:
-    """Indices of gangs to evict. A gang that validly runs K of N subgroups is not stale (KAI's flaw, 4.5 item 2)."""
-    drained = state.problem.drained
+    """Indices of gangs to evict.
+
+    Raises
+    ------
+    GangError
+        An unexpected error over one of them. No gang has its turn here, so that it would be blamed on another one.
+    """
     for gang, units_of_gang in zip(state.problem.gangs, gang_units, strict=True):
-        is_drained = gang.index in drained
-        if not gang.active or not (is_drained or gang.gang.stale_since_s is not None):
-            continue
-        if any(pod in state.gone for pod in gang.active):
-            continue
-        if is_drained:
+        try:
+            has_to_go = _has_to_go(state, gang, units_of_gang)
+        except Exception as error:
+            raise GangError(gang.gang.key, error) from error
+        if has_to_go:
             yield gang.index
-        elif any(pod.status is PodStatus.SUCCEEDED for pod in gang.gang.pods):
-            continue
-        elif (
-            not _holds_minimum(state, gang, gang.root)
-            and not units_of_gang.is_satisfied(gang.root)
-            and _is_over(state, gang)
-        ):
-            yield gang.index
+
+
+def _has_to_go(state: State, gang: GangShape, units_of_gang: AllocationUnits) -> bool:
+    """A gang that validly runs K of N subgroups is not stale (KAI's flaw, 4.5 item 2)."""
+    is_drained = gang.index in state.problem.drained
+    if not (is_drained or gang.gang.stale_since_s is not None) or not gang.active:
+        return False
+    if any(pod in state.gone for pod in gang.active):
+        return False
+    return is_drained or (
+        all(pod.status is not PodStatus.SUCCEEDED for pod in gang.gang.pods)
+        and not _holds_minimum(state, gang, gang.root)
+        and not units_of_gang.is_satisfied(gang.root)
+        and _is_over(state, gang)
+    )
 
 
 def _is_over(state: State, gang: GangShape) -> bool:

@@ -1,6 +1,7 @@
 """Decides a cycle again after an unexpected error, without the one gang or node that causes it."""
 
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import chain
@@ -75,8 +76,23 @@ class Isolation:
             except Exception as another:
                 error = another
             else:
-                return _reported(snapshot, plan, blamed)
+                return _reported(snapshot, *self._with_innocent(snapshot, plan, blamed))
         return None
+
+    def _with_innocent(
+        self, snapshot: Snapshot, plan: Plan, blamed: dict[str, Exception]
+    ) -> tuple[Plan, dict[str, Exception]]:
+        """The same without gangs that were blamed first and do not fail once the later ones are left out.
+
+        An error that comes between the turns of gangs is blamed on the gang that had its turn before it.
+        """
+        for key in list(blamed)[:-1]:
+            fewer = {other: error for other, error in blamed.items() if other != key}
+            if not self.may_search():
+                break
+            with suppress(Exception):
+                plan, blamed = self.attempt(_aside(snapshot, fewer), True), fewer
+        return plan, blamed
 
     def _without_suspect(self, snapshot: Snapshot, cause: Exception) -> Plan | None:
         """The greedy's plan without one gang that the failed functions worked on; None if that does not help.

@@ -24,7 +24,10 @@ from kai_solver.units import MILLI, ResourceSchema
 from tests.conftest import Caught
 from tests.support.engines import PATIENT_S
 
-CYCLE_MODULE, ASSEMBLE = (sys.modules[f"kai_solver.{name}"] for name in ("engine.cycle", "planning.assemble"))
+CYCLE_MODULE, ASSEMBLE, SEQUENCE, STALE = (
+    sys.modules[f"kai_solver.{name}"]
+    for name in ("engine.cycle", "planning.assemble", "actions.sequence", "actions.stale")
+)
 GREEDY = load_model("greedy-only")
 GIB = 2**30
 
@@ -115,6 +118,34 @@ def test_a_gang_that_fails_is_left_out_and_the_others_are_served(
     assert "KeyError" in reports[0].error
     monkeypatch.undo()
     assert check_plan(MANY, plan) == ()
+
+
+def test_an_error_between_turns_costs_no_gang_that_had_its_turn_before(
+    monkeypatch: pytest.MonkeyPatch, faults: list[Caught]
+) -> None:
+    """It is blamed on the gang whose turn was the last, until the others are found to be innocent."""
+    few = cluster(gang("bad", pods=2), gang("g0", pods=2), gang("g1", pods=2))
+
+    def fails(context: Any) -> bool:
+        return any(g.gang.name == "bad" and not g.gang.set_aside for g in context.problem.gangs)
+
+    Strange(monkeypatch, fails)(SEQUENCE, "evict_stale_gangs")
+    plan = decided(few)
+    assert [fault.what for fault in faults] == ["n/bad"]
+    assert admitted(plan) == {"n/g0", "n/g1"}
+
+
+def test_an_error_about_a_gang_that_may_be_stale_is_blamed_on_it(
+    monkeypatch: pytest.MonkeyPatch, faults: list[Caught]
+) -> None:
+    stale = gang("bad", pods=2, on="node-0", stale_since_s=1.0)
+    some = cluster(stale, *(gang(f"g{i}", pods=2) for i in range(9)))
+    Strange(monkeypatch, lambda _, found, *__: found.gang.name == "bad")(STALE, "_is_over")
+    monkeypatch.setattr(STALE, "_holds_minimum", lambda *_: False)
+    monkeypatch.setattr("kai_solver.planstate.allocation_units.AllocationUnits.is_satisfied", lambda *_: False)
+    plan = decided(some)
+    assert [fault.what for fault in faults] == ["n/bad"]
+    assert admitted(plan) == {f"n/g{i}" for i in range(9)}
 
 
 @pytest.mark.parametrize("name", ["n/g4", "node-2"])
