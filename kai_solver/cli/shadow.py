@@ -1,5 +1,6 @@
 """``kai-solver shadow``: what kai-solver would have done, beside what the scheduler at work did."""
 
+import math
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -167,6 +168,8 @@ def _look_on(folder: Path, lasting: str | None, chosen: dict[str, Any], *, quiet
     from kai_solver.units import parse_duration_s
 
     seconds = None if lasting is None else parse_duration_s(lasting)
+    if seconds is not None and not 0 < seconds < math.inf:
+        raise InputError(f"{lasting!r} is no time to look on for", field="--for", cure="Give a time, like 10m or 8h")
     chosen |= dict.fromkeys(("metrics_bind_address", "health_bind_address", "answers_bind_address"), "")
     chosen |= {"dry_run": True, "recording": {"folder": str(folder), "files": 1000}}
     settings = load_settings(log_level="warning", log_format="console", **chosen)

@@ -196,3 +196,10 @@ def test_the_controllers_first_line_says_what_starts_and_holds_no_secret(tmp_pat
     assert (first["event"], first["version"]) == ("kai-solver starts", __version__)
     assert first["settings"] == {**quiet, "kubeconfig": str(tmp_path / "kubeconfig")}
     assert "do-not-tell" not in "".join(lines)
+
+
+@pytest.mark.parametrize("time", ["-1s", "0", "0s"])
+def test_shadow_looks_on_for_some_time_or_says_so(time: str) -> None:
+    said = run("shadow", "--live", f"--for={time}", "--kubeconfig", "/nowhere")
+    assert said.returncode == 2
+    assert "is no time to look on for" in said.stderr
