@@ -259,6 +259,27 @@ def test_writes_say_what_they_are() -> None:
     assert json.loads(handler.asked[2][3])["gracePeriodSeconds"] == 5
 
 
+def test_a_request_leaves_in_one_piece(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Head and body together, also the second time on a connection, and after one that failed."""
+    sent: list[bytes] = []
+    original = rest.urllib3.connection.HTTPConnection.send
+
+    def send(self: Any, data: Any) -> None:
+        sent.append(bytes(data))
+        original(self, data)
+
+    monkeypatch.setattr(rest.urllib3.connection.HTTPConnection, "send", send)
+    with serving({"POST /api/v1/namespaces/n/pods": {}}) as (api, handler):
+        for _ in range(2):
+            api.create(PODS, "n", {"metadata": {"name": "é" * 100}})
+        with pytest.raises(ApiError):
+            api.get(PODS, "n", "none")
+        api.create(PODS, "n", {"metadata": {"name": "x"}})
+    assert len(sent) == len(handler.asked) == 4
+    assert all(b"\r\n\r\n{" in data for data in (*sent[:2], sent[3]))
+    assert [json.loads(body)["metadata"]["name"] for *_, body in handler.asked if body] == ["é" * 100] * 2 + ["x"]
+
+
 def test_what_is_installed_is_read_from_the_server() -> None:
     answers: dict[str, Any] = {
         "GET /apis": {"groups": [{"preferredVersion": {"groupVersion": v}} for v in ("batch/v1", "gone.example/v1")]},
