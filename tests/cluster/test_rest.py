@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import urllib3
 from kubernetes.client import Configuration
 
 from kai_solver.cluster import rest
@@ -262,13 +263,13 @@ def test_writes_say_what_they_are() -> None:
 def test_a_request_leaves_in_one_piece(monkeypatch: pytest.MonkeyPatch) -> None:
     """Head and body together, also the second time on a connection, and after one that failed."""
     sent: list[bytes] = []
-    original = rest.urllib3.connection.HTTPConnection.send
+    original = urllib3.connection.HTTPConnection.send
 
     def send(self: Any, data: Any) -> None:
         sent.append(bytes(data))
         original(self, data)
 
-    monkeypatch.setattr(rest.urllib3.connection.HTTPConnection, "send", send)
+    monkeypatch.setattr(urllib3.connection.HTTPConnection, "send", send)
     with serving({"POST /api/v1/namespaces/n/pods": {}}) as (api, handler):
         for _ in range(2):
             api.create(PODS, "n", {"metadata": {"name": "é" * 100}})
