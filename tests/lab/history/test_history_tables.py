@@ -1,7 +1,6 @@
 """CSV histories: columns by a mapping; what cannot be used is set aside with line and reason."""
 
 import gzip
-import time
 from pathlib import Path
 from typing import Any
 
@@ -171,9 +170,7 @@ def test_no_bytes_crash_it(data: bytes) -> None:
 @pytest.mark.slow
 def test_a_hundred_thousand_rows_of_which_many_are_bad(tmp_path: Path) -> None:
     rows = [f"j{i},{i},{i + 5},{i + 60},2,4,v,u{i % 50}" if i % 10 else f"j{i},,oops,1" for i in range(100_000)]
-    start_s = time.process_time()
     history = read(tmp_path, HEAD + "\n".join(rows) + "\n")
     assert len(history.jobs) == 90_000
     assert len(history.notices) == 101
     assert history.notices[-1].text == "and 9,900 more rows"
-    assert time.process_time() - start_s < 60  # 1 s on a quiet machine; linear in rows
