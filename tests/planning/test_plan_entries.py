@@ -5,8 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from kai_solver.actions import Actions, Answer
-from kai_solver.actions.victim_search import VictimSearch
+from kai_solver.actions import Actions
 from kai_solver.check import check_plan
 from kai_solver.domain import (
     ACTIONS,
@@ -28,29 +27,12 @@ from kai_solver.domain import (
 )
 from kai_solver.domain.plan import ProofState
 from kai_solver.planning import assemble
-from kai_solver.planstate.allocation_units import AllocationUnit
-from kai_solver.planstate.outcome import Outcome, Refusal
+from kai_solver.planstate.outcome import Refusal
 from kai_solver.problem import build_problem
 from kai_solver.search.oracle import SolverActions
 from kai_solver.units import MILLI, ResourceSchema
 from tests.support.builders import GIB, a_cluster, a_gang, a_node, a_queue
-
-
-class Unasked:
-    """An oracle that nobody taught anything."""
-
-    def refute(self, _outcome: Outcome, _unit: AllocationUnit, _action: Action) -> None:
-        return None
-
-    def place(
-        self, _outcome: Outcome, _unit: AllocationUnit, _action: Action, _disruption: VictimSearch | None
-    ) -> Answer:
-        return Answer("no", Proof("unasked", "greedy"))
-
-    def place_together(
-        self, _outcome: Outcome, _chunks: Sequence[AllocationUnit], _action: Action, _disruption: VictimSearch | None
-    ) -> Answer:
-        return Answer("no", Proof("unasked", "greedy"))
+from tests.support.oracles import Unasked
 
 
 def planned(snapshot: Snapshot, actions: Sequence[Action] = ACTIONS) -> Plan:

@@ -5,8 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from kai_solver.actions import Actions, Answer
-from kai_solver.actions.victim_search import VictimSearch
+from kai_solver.actions import Actions
 from kai_solver.domain import (
     ACTIONS,
     Action,
@@ -21,7 +20,6 @@ from kai_solver.domain import (
     PodSet,
     PodStatus,
     Policy,
-    Proof,
     Queue,
     Reason,
     Requirement,
@@ -34,11 +32,10 @@ from kai_solver.domain import (
     flat_gang,
 )
 from kai_solver.planning import assemble
-from kai_solver.planstate.allocation_units import AllocationUnit
-from kai_solver.planstate.outcome import Outcome
 from kai_solver.problem import build_problem
 from kai_solver.reasons.pending import detailed_message, short_message
 from kai_solver.units import MILLI, ResourceSchema
+from tests.support.oracles import Unasked
 
 GB = 10**9
 ALLOCATE = (Action.ALLOCATE,)
@@ -46,23 +43,6 @@ RACKS = Topology("racks", (TopologyLevel("rack"),))
 TWO_LEVELS = Topology("tree", (TopologyLevel("zone"), TopologyLevel("rack")))
 NOBODY = "Resources were not found for pod ns/j-0 due to: "
 NO_NODES = "no nodes with enough resources were found"
-
-
-class Unasked:
-    """An oracle that nobody taught anything."""
-
-    def refute(self, _outcome: Outcome, _unit: AllocationUnit, _action: Action) -> None:
-        return None
-
-    def place(
-        self, _outcome: Outcome, _unit: AllocationUnit, _action: Action, _disruption: VictimSearch | None
-    ) -> Answer:
-        return Answer("no", Proof("unasked", "greedy"))
-
-    def place_together(
-        self, _outcome: Outcome, _chunks: Sequence[AllocationUnit], _action: Action, _disruption: VictimSearch | None
-    ) -> Answer:
-        return Answer("no", Proof("unasked", "greedy"))
 
 
 def node(name: str, gpus: int = 2, cores: int = 8, gb: int = 16, pods: int = 110, **more: object) -> Node:

@@ -5,9 +5,8 @@ from dataclasses import replace
 
 import pytest
 
-from kai_solver.actions import Actions, Answer
+from kai_solver.actions import Actions
 from kai_solver.actions.stale import stale_gangs
-from kai_solver.actions.victim_search import VictimSearch
 from kai_solver.domain import (
     ACTIONS,
     Action,
@@ -19,7 +18,6 @@ from kai_solver.domain import (
     Pod,
     PodSet,
     PodStatus,
-    Proof,
     Queue,
     Reason,
     Snapshot,
@@ -33,6 +31,7 @@ from kai_solver.planstate.state import State
 from kai_solver.problem import build_problem
 from kai_solver.reasons.refusals import not_ready
 from kai_solver.units import MILLI, ResourceSchema
+from tests.support.oracles import Unasked
 
 GIB = 2**30
 R, P, G = PodStatus.RUNNING, PodStatus.PENDING, PodStatus.GATED
@@ -69,23 +68,6 @@ def gang_units_of(gang: Gang) -> AllocationUnits:
 
 def next_unit(gang: Gang) -> AllocationUnit | None:
     return gang_units_of(gang).next()
-
-
-class Unasked:
-    """An oracle that nobody taught anything."""
-
-    def refute(self, _outcome: Outcome, _unit: AllocationUnit, _action: Action) -> None:
-        return None
-
-    def place(
-        self, _outcome: Outcome, _unit: AllocationUnit, _action: Action, _disruption: VictimSearch | None
-    ) -> Answer:
-        return Answer("no", Proof("unasked", "greedy"))
-
-    def place_together(
-        self, _outcome: Outcome, _chunks: Sequence[AllocationUnit], _action: Action, _disruption: VictimSearch | None
-    ) -> Answer:
-        return Answer("no", Proof("unasked", "greedy"))
 
 
 def run_actions(*gangs: Gang, queue: Queue | None = None) -> Outcome:
