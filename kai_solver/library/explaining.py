@@ -1,36 +1,25 @@
 """Explain: why a gang waits, and what a plan does to it."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any, overload
+from typing import TYPE_CHECKING, Any
 
 from kai_solver.domain.names import names_of
 from kai_solver.engine import Engine
 from kai_solver.explaining import Explainer, Explanation
 from kai_solver.library.solving import Solution
-from kai_solver.library.tables import Table, page
+from kai_solver.library.tables import Listed, Table, page
 
 if TYPE_CHECKING:
     import polars as pl
 
 
-class Explanations(Sequence[Explanation]):
+class Explanations(Listed[Explanation]):
     """Explanations of gangs, in the order of the plan. `explain` makes it. ``print`` shows them as text."""
 
     def __init__(self, explanations: Sequence[Explanation], names: dict[str, str]) -> None:
-        self._found = tuple(explanations)
+        super().__init__(explanations)
         self._names = names
-
-    @overload
-    def __getitem__(self, place: int) -> Explanation: ...
-    @overload
-    def __getitem__(self, place: slice) -> "Explanations": ...
-    def __getitem__(self, place: int | slice) -> "Explanation | Explanations":
-        found = self._found[place]
-        return found if isinstance(found, Explanation) else Explanations(found, self._names)
-
-    def __len__(self) -> int:
-        return len(self._found)
 
     def document(self) -> list[dict[str, Any]]:
         """All that is known, plain JSON types: the member ``gangs`` of ``kai-solver explain --json``."""
@@ -62,9 +51,6 @@ class Explanations(Sequence[Explanation]):
         ]
         names = ("gang", "state", "queue", "reason")
         return Table(dict.fromkeys(names, str) | {"is_proven": bool, "blocked_by": str, "changes": str}, rows)
-
-    def __iter__(self) -> Iterator[Explanation]:
-        return iter(self._found)
 
     def __repr__(self) -> str:
         return f"<Explanations of {len(self)} gangs>"

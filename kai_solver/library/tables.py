@@ -1,14 +1,17 @@
 """Results as tables: rows of plain values, which become data frames, and HTML in a notebook."""
 
 import html
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self, TypeVar, overload
 
 from kai_solver.errors import InputError, nearest
 
 if TYPE_CHECKING:
     import polars as pl
+
+T = TypeVar("T")
 
 SHOWN = 10
 """Rows of a table in a notebook; what is beyond is counted."""
@@ -45,6 +48,30 @@ class Table:
         more = len(self.rows) - SHOWN
         rest = f"<p>and {more:,} more rows</p>" if more > 0 else ""
         return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>{rest}"
+
+
+class Listed(Sequence[T]):
+    """A result that is a sequence; a slice of it is a result of the same kind."""
+
+    def __init__(self, found: Sequence[T]) -> None:
+        self._found = tuple(found)
+
+    @overload
+    def __getitem__(self, place: int) -> T: ...
+    @overload
+    def __getitem__(self, place: slice) -> Self: ...
+    def __getitem__(self, place: int | slice) -> T | Self:
+        if not isinstance(place, slice):
+            return self._found[place]
+        part = copy(self)
+        part._found = self._found[place]  # noqa: SLF001
+        return part
+
+    def __len__(self) -> int:
+        return len(self._found)
+
+    def __iter__(self) -> Iterator[T]:
+        return iter(self._found)
 
 
 def _cell(value: object) -> str:

@@ -1,10 +1,10 @@
 """Validate: an instance by what its import found and by the lints, a plan by the rules."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, overload
+from typing import TYPE_CHECKING, Any, Literal
 
 from kai_solver.check import check_plan
 from kai_solver.domain import ACTIONS, Plan, Snapshot
@@ -12,7 +12,7 @@ from kai_solver.instances_io.lints import lints
 from kai_solver.instances_io.plans import read_plan_of
 from kai_solver.library.instances import Instance, as_instance
 from kai_solver.library.solving import Solution, actions_of
-from kai_solver.library.tables import Table, page
+from kai_solver.library.tables import Listed, Table, page
 
 if TYPE_CHECKING:
     import polars as pl
@@ -44,31 +44,17 @@ class Finding:
     rule: str = ""
 
 
-class Findings(Sequence[Finding]):
+class Findings(Listed[Finding]):
     """What `validate` found; empty: nothing. ``print`` shows a line for each."""
 
     def __init__(self, subject: str, findings: Sequence[Finding]) -> None:
+        super().__init__(findings)
         self._subject = subject
-        self._found = tuple(findings)
 
     @property
     def is_fine(self) -> bool:
         """Whether nothing has to be corrected: no object was set aside, and there is no error."""
         return all(one.level not in SERIOUS for one in self._found)
-
-    @overload
-    def __getitem__(self, place: int) -> Finding: ...
-    @overload
-    def __getitem__(self, place: slice) -> "Findings": ...
-    def __getitem__(self, place: int | slice) -> "Finding | Findings":
-        found = self._found[place]
-        return found if isinstance(found, Finding) else Findings(self._subject, found)
-
-    def __len__(self) -> int:
-        return len(self._found)
-
-    def __iter__(self) -> Iterator[Finding]:
-        return iter(self._found)
 
     def document(self) -> list[dict[str, str]]:
         """Plain JSON types, a member for each field of `Finding`."""

@@ -96,6 +96,18 @@ def test_what_would_help_is_tried_out() -> None:
     assert ": it runs" in str(tried)
 
 
+def test_a_part_of_a_result_is_one_of_its_kind(solution: kai_solver.Solution) -> None:
+    smaller = SMALL | {"nodes": [{"name": "node-{i}", "count": 2, "gpus": 4}]}
+    results = (kai_solver.explain(solution), kai_solver.validate(smaller, solution.plan))
+    for found in results:
+        before = len(found)
+        assert type(found[:1]) is type(found)
+        assert list(found[:1]) == [found[0]]
+        assert str(found).startswith(str(found[:1]))
+        assert len(found[before:]) == 0
+        assert len(found) == before > 0
+
+
 def test_findings(tmp_path: Path, solution: kai_solver.Solution) -> None:
     assert kai_solver.validate(solution.instance, solution).is_fine
     solution.save(tmp_path / "plan.json")
