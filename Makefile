@@ -92,6 +92,7 @@ fuzz: $(STAMP) ## Ten minutes of hostile objects, files and answers, and of rand
 tools: $(STAMP)
 	-$(BIN)/python -m tests.support.gotools helm kubeconform
 	-$(BIN)/python -m tests.support.image
+	-$(BIN)/python -m tests.support.browser
 
 test-fast: kernels ## Tests that take less than about a second each: two minutes in all, for daily work
 	@# Four processes on two cores, as much of it waits: 122 s in place of 179 s with two (2026-11-23).

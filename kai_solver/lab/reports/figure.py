@@ -1,8 +1,10 @@
 """What a figure shows, apart from how it is drawn: the page draws it by plotly, files by matplotlib."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Literal
+
+from kai_solver.lab.reports.gantt import Gantt
 
 Kind = Literal["line", "step", "points", "bars", "stack"]
 """``step``: a value holds until the next one. ``stack``: bars on top of each other."""
@@ -85,13 +87,14 @@ class Table:
 
 @dataclass(frozen=True, slots=True)
 class Section:
-    """Part of a report: verdicts first, then tables and figures."""
+    """Part of a report: verdicts first, then tables, figures and Gantt charts, which have one set of filters."""
 
     title: str
     verdicts: Sequence[str] = ()
     tables: Sequence[Table] = ()
     figures: Sequence[Figure] = ()
-    notes: Sequence[str] = field(default_factory=tuple)
+    notes: Sequence[str] = ()
+    charts: Sequence[Gantt] = ()
 
 
 def is_empty(figure: Figure) -> bool:

@@ -9,7 +9,9 @@
     return Plotly.newPlot(place, data, layout, config);
   };
 
-  const drawers = { plot: drawPlot };
+  const drawChart = (place) => drawGantt(place, contentOf(place), config);
+
+  const drawers = { plot: drawPlot, gantt: drawChart };
 
   const draw = (place) => {
     if (place.dataset.drawn) return;

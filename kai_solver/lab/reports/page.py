@@ -12,7 +12,16 @@ import orjson
 from kai_solver.errors import InputError
 from kai_solver.lab.reports.build import Report
 from kai_solver.lab.reports.figure import Figure, Section, Table
+from kai_solver.lab.reports.gantt import gantt_content
 from kai_solver.lab.reports.plotly_json import plotly_figure
+from kai_solver.pictures import COLOURS
+
+GANTT = "Gantt chart: which pod was on which GPU, and why"
+_HOW_TO_READ = (
+    "A row is a node, a lane in it a GPU. Put the pointer on a bar: it says which gang, why it is here, and what it "
+    "waited for. Drag to zoom in; double-click to see all again. Black: the node was down."
+)
+_COLOURS_OF_BARS = 10
 
 
 def check_plotly() -> None:
@@ -78,9 +87,9 @@ def page_text(report: Report) -> str:
     return Template(room.joinpath("page.html").read_text()).substitute(
         title=escape(report.title),
         folders=escape(", ".join(report.folders)),
-        style=room.joinpath("page.css").read_text(),
+        style=room.joinpath("page.css").read_text() + room.joinpath("gantt.css").read_text(),
         plotly=_in_script(get_plotlyjs()),
-        script=room.joinpath("page.js").read_text(),
+        script=room.joinpath("gantt.js").read_text() + room.joinpath("page.js").read_text(),
         contents=_contents(report),
         sections=sections,
     )
@@ -92,6 +101,11 @@ def _contents(report: Report) -> str:
         for number, section in enumerate(report.sections, 1)
         for figure in section.figures
     ]
+    links += [
+        f'<li><a href="#s{number}-gantt">{escape(GANTT)}</a></li>'
+        for number, section in enumerate(report.sections, 1)
+        if section.charts
+    ]
     return f"<ul>{''.join(links)}</ul>"
 
 
@@ -102,6 +116,8 @@ def _section(section: Section, key: str) -> str:
     parts += [f'<p class="note">{escape(note)}</p>' for note in section.notes]
     parts += [_table(table) for table in section.tables]
     parts += [_figure(figure, key) for figure in section.figures]
+    if section.charts:
+        parts.append(_framed(f"{key}-gantt", GANTT, _HOW_TO_READ, "gantt", gantt_content(section.charts), 400))
     return "\n".join([*parts, "</section>"])
 
 
@@ -121,9 +137,11 @@ def _figure(figure: Figure, key: str) -> str:
 
 def _framed(name: str, title: str, text: str, kind: str, content: dict[str, Any], height: float) -> str:
     key, data = escape(name), _in_script(orjson.dumps(content).decode())
+    colours = escape(orjson.dumps(COLOURS[:_COLOURS_OF_BARS]).decode())
+    role = "img" if kind == "plot" else "group"  # a chart has filters inside
     return (
         f'<figure id="{key}"><h3>{escape(title)}</h3><figcaption>{escape(text)}</figcaption>'
-        f'<div class="{kind}" data-of="{key}-data" role="img" aria-label="{escape(title)}" '
+        f'<div class="{kind}" data-of="{key}-data" data-colours="{colours}" role="{role}" aria-label="{escape(title)}" '
         f'style="min-height:{height:.0f}px"></div>'
         f'<script type="application/json" id="{key}-data">{data}</script></figure>'
     )

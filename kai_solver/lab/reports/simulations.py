@@ -4,6 +4,7 @@ from collections.abc import Callable, Sequence
 from itertools import combinations
 
 from kai_solver.lab.reports.figure import Figure, Panel, Section, Series, Table
+from kai_solver.lab.reports.gantt import gantt_of
 from kai_solver.lab.reports.replays import (
     largest_queues,
     shares,
@@ -17,6 +18,8 @@ from kai_solver.lab.reports.sources import Simulation
 
 MOST_QUEUES = 8
 """With a panel of their own; the page stays readable."""
+MOST_CHARTS = 4
+"""Gantt charts of one section, two beside each other."""
 _HOURS = "simulated hours"
 _SECONDS_AN_HOUR = 3600.0
 
@@ -25,6 +28,8 @@ def section_of(runs: Sequence[Simulation]) -> Section:
     """Verdicts, table and figures of replays, each of them one line in every figure."""
     scenarios = dict.fromkeys(run.scenario for run in runs)
     notes = []
+    if len(runs) > MOST_CHARTS:
+        notes.append(f"The Gantt chart shows the first {MOST_CHARTS} runs.")
     interrupted = [run.label for run in runs if run.summary.get("interrupted")]
     if interrupted:
         notes.append(f"Interrupted before the scenario's end: {', '.join(interrupted)}.")
@@ -43,6 +48,7 @@ def section_of(runs: Sequence[Simulation]) -> Section:
             _deciding(runs),
         ],
         notes=notes,
+        charts=[gantt_of(run) for run in runs[:MOST_CHARTS]],
     )
 
 

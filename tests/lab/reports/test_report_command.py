@@ -40,7 +40,7 @@ def test_a_page_of_a_simulation_has_everything_inside(simulated: Path, tmp_path:
     addresses = Addresses()
     addresses.feed(text)
     assert [one for one in addresses.found if not one.startswith("data:")] == []
-    for name in ("utilisation", "waits", "waits-by-group", "fair-share", "fragmentation", "evictions", "gpu-hours"):
+    for name in ("utilisation", "waits", "waits-by-group", "fair-share", "fragmentation", "evictions", "gantt"):
         assert f'id="s1-{name}"' in text
 
 
