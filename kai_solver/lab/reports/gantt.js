@@ -96,7 +96,7 @@ const drawGantt = (place, content, config) => {
       down.y.push(row + 0.06, row + 0.06, row + 0.94, row + 0.94, row + 0.06, null);
     }
     const trace = (points, colour) => ({
-      type: "scatter", mode: "lines", fill: "toself", fillcolor: colour, line: { width: 0, color: colour },
+      type: "scatter", mode: "lines", fill: "toself", fillcolor: colour, line: { width: 0, color: colour, simplify: false },
       hoverinfo: "skip", showlegend: false, ...points,
     });
     const found = [...groups.entries()].sort((a, b) => a[0] - b[0]).map(([key, points]) => trace(points, palette[key]));
