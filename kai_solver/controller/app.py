@@ -261,7 +261,7 @@ class Controller:
         if recorder is None:
             why = "nothing is recorded: set recording.folder" if self.settings.dry_run else "this is not a dry run"
             return Answer(404, f"{why}\n".encode())
-        return Answer(200, recorder.content(), "application/jsonl", "decisions.jsonl")
+        return Answer(200, b"", "application/jsonl", "decisions.jsonl", recorder.content())
 
     def _unable(self) -> Answer | None:
         """Why this replica cannot say what is decided; None where it can."""

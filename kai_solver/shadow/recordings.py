@@ -4,10 +4,11 @@ import logging
 import os
 import threading
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import suppress
+from contextlib import ExitStack, suppress
+from dataclasses import dataclass
 from logging.handlers import RotatingFileHandler
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import structlog
 
@@ -23,6 +24,9 @@ FILE = "decisions.jsonl"
 """The file that is written; older ones are ``decisions.jsonl.1``, ``.2`` and so on."""
 
 _MIB = 1 << 20
+
+PIECE = 64 << 10
+"""The most bytes that are read at a time."""
 
 
 class _File(RotatingFileHandler):
@@ -89,10 +93,46 @@ class Recorder:
         with self._lock:
             self._close()
 
-    def content(self) -> bytes:
-        """All that is stored, oldest first."""
-        with self._lock:
-            return b"".join(file.read_bytes() for file in files_of(self._folder))
+    def content(self) -> "Stored":
+        """All that is stored now."""
+        with self._lock, ExitStack() as opened:
+            files = [opened.enter_context(path.open("rb")) for path in files_of(self._folder)]
+            sizes = [os.fstat(file.fileno()).st_size for file in files]
+            opened.pop_all()
+        return Stored(tuple(zip(files, sizes, strict=True)))
+
+
+@dataclass(slots=True)
+class Stored:
+    """What a recording held at a moment, to be read once, piece by piece: it may be larger than the memory.
+
+    Files that are renamed or deleted meanwhile are read all the same; what is appended later is not.
+    """
+
+    _files: tuple[tuple[BinaryIO, int], ...]
+
+    @property
+    def size(self) -> int:
+        """Bytes in all."""
+        return sum(size for _, size in self._files)
+
+    def __iter__(self) -> Iterator[bytes]:
+        """The pieces, the oldest first."""
+        for file, size in self._files:
+            left = size
+            with file:
+                while left and (piece := file.read(min(left, PIECE))):
+                    left -= len(piece)
+                    yield piece
+
+    def close(self) -> None:
+        """Close the files; what was not read yet is lost."""
+        for file, _ in self._files:
+            file.close()
+
+    def __del__(self) -> None:
+        """A client that went away reads no further."""
+        self.close()
 
 
 def _end_with_a_line(path: Path) -> None:

@@ -14,7 +14,7 @@ from kai_solver.shadow.comparing import compare
 from kai_solver.shadow.deciding import Changes, decisions_of
 from kai_solver.shadow.lines import Begin, Bound, Gone, Left, Line, Marked, document_of, read_lines, text_of
 from kai_solver.shadow.observing import Observer
-from kai_solver.shadow.recordings import FILE, Recorder, files_of, read_recording, recording_of
+from kai_solver.shadow.recordings import FILE, PIECE, Recorder, files_of, read_recording, recording_of
 from tests.support.builders import a_cluster, a_gang, a_node, a_pod
 
 NOW_S = 1_700_000_000.0
@@ -155,9 +155,32 @@ def stored(folder: Path, lines: list[Begin], files: int) -> bytes:
     try:
         for start in range(0, len(lines), 10):
             recorder.write(lines[start : start + 10])
-        return recorder.content()
+        stored = recorder.content()
+        found = b"".join(stored)
+        assert stored.size == len(found)
+        return found
     finally:
         recorder.close()
+
+
+def test_a_recording_is_read_as_it_was_whatever_is_written_meanwhile(tmp_path: Path) -> None:
+    """Files are renamed and deleted while a client reads; no more than one piece is in memory."""
+    recorder = Recorder(tmp_path, 1, 2)
+    for number in range(180):
+        recorder.write([begun(number)])
+    before = b"".join(recorder.content())
+    reading = recorder.content()
+    found = [next(pieces := iter(reading))]
+    for number in range(300):
+        recorder.write([begun(number)])
+    found += pieces
+    assert b"".join(found) == before
+    assert max(map(len, found)) <= PIECE < len(before)
+    left = recorder.content()
+    left.close()
+    with pytest.raises(ValueError, match="closed"):
+        list(left)
+    recorder.close()
 
 
 def test_what_is_stored_is_read_again_over_files_and_restarts(tmp_path: Path) -> None:

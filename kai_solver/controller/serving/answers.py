@@ -2,8 +2,9 @@
 
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from typing import Protocol
 
 from prometheus_client import CollectorRegistry
 from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
@@ -12,15 +13,33 @@ FRESH_S = 0.25
 """One text of the metrics is sent to all callers for this time: many scrapes cost no more than four in a second."""
 
 
+class Rest(Protocol):
+    """Bytes that are read piece by piece, once."""
+
+    @property
+    def size(self) -> int:
+        """How many there are."""
+        ...
+
+    def __iter__(self) -> Iterator[bytes]: ...
+
+    def close(self) -> None:
+        """Nothing more is read."""
+        ...
+
+
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """An HTTP answer."""
+    """An HTTP answer.
+
+    ``name``: file name under which a client saves it; ``rest``: what follows ``body``, read while it is sent.
+    """
 
     status: int
     body: bytes
     content: str = "text/plain; charset=utf-8"
     name: str = ""
-    """File name under which a client saves it."""
+    rest: Rest | None = None
 
 
 Route = Callable[[Mapping[str, str]], Answer]

@@ -13,7 +13,7 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response, StreamingResponse
 from starlette.routing import Route as Path
 
-from kai_solver.controller.serving.answers import Answer, Guard, PostRoute, Route
+from kai_solver.controller.serving.answers import Answer, Guard, PostRoute, Rest, Route
 from kai_solver.controller.serving.limits import Limits
 from kai_solver.controller.serving.listener import Connection, Stage
 from kai_solver.errors import KaiSolverError
@@ -141,13 +141,18 @@ def _connection(request: Request) -> Connection:
 
 def _response(request: Request, answer: Answer, *, closes: bool = False) -> Response:
     """``closes``: what comes after this on the connection, the rest of a body for one, is not read."""
-    headers = {"Content-Type": answer.content, "Content-Length": str(len(answer.body))}
+    size = len(answer.body) + (answer.rest.size if answer.rest is not None else 0)
+    headers = {"Content-Type": answer.content, "Content-Length": str(size)}
     if answer.name:
         headers["Content-Disposition"] = f'attachment; filename="{answer.name}"'
     if answer.status == 401:
         headers["WWW-Authenticate"] = "Bearer"
     if closes:
         headers["Connection"] = "close"
+    if answer.rest is not None and request.method != "HEAD":
+        return StreamingResponse(_streamed(answer.body, answer.rest), answer.status, headers)
+    if answer.rest is not None:
+        answer.rest.close()
     if len(answer.body) <= PIECE or request.method == "HEAD":
         return Response(answer.body, answer.status, headers)
     pieces = (answer.body[start : start + PIECE] for start in range(0, len(answer.body), PIECE))
@@ -157,6 +162,17 @@ def _response(request: Request, answer: Answer, *, closes: bool = False) -> Resp
 async def _each(pieces: Iterable[bytes]) -> AsyncIterator[bytes]:
     for piece in pieces:
         yield piece
+
+
+async def _streamed(first: bytes, rest: Rest) -> AsyncIterator[bytes]:
+    """Files are read in threads: a slow disk holds up no other answer."""
+    try:
+        yield first
+        pieces = iter(rest)
+        while piece := await _in_thread(lambda: next(pieces, b"")):
+            yield piece
+    finally:
+        rest.close()
 
 
 async def _in_thread(work: Callable[[], Result]) -> Result:

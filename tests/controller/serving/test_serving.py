@@ -2,6 +2,7 @@
 
 import socket
 import struct
+import threading
 from collections.abc import Iterator
 
 import pytest
@@ -49,6 +50,42 @@ def test_a_probe_says_what_is_wrong(server: Server) -> None:
 
 def test_metrics_are_scraped(server: Server) -> None:
     assert b"kai_solver_leader 1.0" in get(server, "/metrics").data
+
+
+class Pieces:
+    """Twenty pieces of 100 kB, counted."""
+
+    def __init__(self) -> None:
+        self.read, self.size, self.closed = 0, 20 * 100_000, threading.Event()
+
+    def __iter__(self) -> Iterator[bytes]:
+        for _ in range(20):
+            self.read += 1
+            yield b"x" * 100_000
+
+    def close(self) -> None:
+        self.closed.set()
+
+
+def test_what_follows_is_read_while_it_is_sent() -> None:
+    made: list[Pieces] = []
+
+    def route(_: object) -> Answer:
+        made.append(Pieces())
+        return Answer(200, b"first", name="f", rest=made[-1])
+
+    server = Server("127.0.0.1:0", {"/file": route})
+    try:
+        assert get(server, "/file").data == b"first" + b"x" * 2_000_000
+        head = get(server, "/file", "HEAD")
+        assert (head.data, head.headers["Content-Length"]) == (b"", "2000005")
+        with socket.create_connection(("127.0.0.1", server.port)) as gone:
+            gone.sendall(b"GET /file HTTP/1.1\r\nHost: h\r\n\r\n")
+            assert gone.recv(10)
+        assert all(pieces.closed.wait(20) for pieces in made)
+        assert [pieces.read for pieces in made[:2]] == [20, 0]
+    finally:
+        server.close()
 
 
 def test_a_download_has_a_name(server: Server) -> None:
