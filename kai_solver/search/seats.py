@@ -134,17 +134,25 @@ class _Seating:
                 self.leaving.add(unit_number)
             else:
                 return False
-        self._return()
+        self._return(later)
         return self._keeps_cores()
 
-    def _return(self) -> None:
-        """Bring home what there is still room for where it ran, the dearest first."""
+    def _return(self, later: Placer) -> None:
+        """Bring home what there is still room for where it ran, else move it where there is room, the dearest first."""
         core_of = {above: mover.unit for mover in self.movers.values() for above in mover.bears}
         leaving = [self.movers[unit] for unit in self.leaving]
         for mover in sorted(leaving, key=lambda m: (m.stratum, m.breaks, m.work, m.unit), reverse=True):
             stands = core_of.get(mover.unit) not in self.leaving
-            if stands and self.state.returns_to_origin(_pods(mover), rules=False):
-                self.leaving.remove(mover.unit)
+            mark, queue = self.state.mark(), self.problem.gangs[mover.gang].queue
+            is_home = stands and self.state.returns_to_origin(_pods(mover), rules=False)
+            is_back = is_home or (stands and _is_loose(mover) and self._move(later, mover))
+            if not is_back or not within_limits(self.state, queue):
+                self.state.rollback(mark)
+                continue
+            self.leaving.remove(mover.unit)
+            if not is_home:
+                self.moved.append(mover.unit)
+                self.pool.note_places(mover.unit)
 
     def _move(self, placer: Placer, mover: Mover) -> bool:
         """Place all pods of ``mover`` elsewhere, or none."""
