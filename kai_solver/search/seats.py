@@ -134,8 +134,27 @@ class _Seating:
                 self.leaving.add(unit_number)
             else:
                 return False
+        self._keep_limits()
         self._return(later)
         return self._keeps_cores()
+
+    def _keep_limits(self) -> None:
+        """Let more leave of queues above their limits, the cheapest first; what is not needed comes back.
+
+        The programme knows limits for whole units and moves only roughly.
+        """
+        by_queue: dict[int, list[Mover]] = {}
+        for mover in self.movers.values():
+            may_leave = (mover.reclaimable or mover.preemptable) and not mover.bears
+            if may_leave and mover.unit not in self.leaving and mover.unit not in self.moved:
+                by_queue.setdefault(self.problem.gangs[mover.gang].queue, []).append(mover)
+        for queue, movers in by_queue.items():
+            for mover in sorted(movers, key=lambda m: (m.stratum, m.work, m.unit)):
+                if within_limits(self.state, queue):
+                    break
+                for pod in _pods(mover):
+                    self.state.evict(pod)
+                self.leaving.add(mover.unit)
 
     def _return(self, later: Placer) -> None:
         """Bring home what there is still room for where it ran, else move it where there is room, the dearest first."""

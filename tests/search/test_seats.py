@@ -1,14 +1,18 @@
 """Places for all that was admitted, one after the other, whatever it is that leaves."""
 
+from dataclasses import replace
 from random import Random
 
 import pytest
 
 from kai_solver.actions import Actions
-from kai_solver.domain import Snapshot
+from kai_solver.actions.caps import within_limits
+from kai_solver.domain import Action, Snapshot
 from kai_solver.instances_io.bench_schema import LoadedDoc
 from kai_solver.lab.bench import loaded_snapshot
 from kai_solver.modelfiles import load_model
+from kai_solver.placement.fit import FitTable
+from kai_solver.placement.placing import Placer
 from kai_solver.planstate.outcome import Outcome
 from kai_solver.problem import build_problem
 from kai_solver.search.joint_input import JointModelInput
@@ -16,6 +20,7 @@ from kai_solver.search.oracle import SolverActions
 from kai_solver.search.refine import joint_of
 from kai_solver.search.rights import rights_of
 from kai_solver.search.seats import seat
+from kai_solver.units import GPU, UNLIMITED
 
 
 def loaded(seed: int) -> Snapshot:
@@ -23,7 +28,11 @@ def loaded(seed: int) -> Snapshot:
 
 
 def decided(seed: int) -> Outcome:
-    return Actions(build_problem(loaded(seed)), load_model("greedy-only").actions, SolverActions(None)).run()
+    return decided_of(loaded(seed))
+
+
+def decided_of(snapshot: Snapshot) -> Outcome:
+    return Actions(build_problem(snapshot), load_model("greedy-only").actions, SolverActions(None)).run()
 
 
 @pytest.mark.parametrize("seed", range(8))
@@ -71,3 +80,41 @@ def test_where_it_is_late_nothing_is_changed() -> None:
     movers = joint_of(JointModelInput(outcome), rights_of(outcome)).movers
     assert seat(outcome, outcome.pool, movers, (), lambda: True) is None
     assert (outcome.state.places, outcome.state.gone) == (places, gone)
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_nothing_leaves_that_has_room(seed: int) -> None:
+    """If all leaves that may, what is not in the way comes back, or moves."""
+    outcome = decided(seed)
+    pool, state = outcome.pool, outcome.state
+    assert pool is not None
+    movers = joint_of(JointModelInput(outcome), rights_of(outcome)).movers
+    leaving = {mover.unit for mover in movers if not mover.bears and (mover.reclaimable or mover.preemptable)}
+    found = seat(outcome, pool, movers, leaving, lambda: False)
+    assert found is not None
+    placer = Placer(state, fits=FitTable(state), later=True)
+    for mover in movers:
+        if mover.unit in found.leaving and mover.may_move and not mover.scopes:
+            mark = state.mark()
+            pods = [pod for piece in mover.pieces for pod in piece.pods]
+            has_room = all(map(placer.place_pod, pods))
+            assert not has_room or not within_limits(state, state.problem.gangs[mover.gang].queue)
+            state.rollback(mark)
+
+
+@pytest.mark.parametrize("seed", [3, 8, 9])
+def test_more_leaves_of_a_queue_at_its_limit(seed: int) -> None:
+    """Every queue has as its limit what it holds: for what comes to it, as much leaves it, whatever was to leave."""
+    snapshot = loaded(seed)
+    problem = build_problem(snapshot)
+    holds = {queue.name: held[GPU] for queue, held in zip(problem.queues.queues, problem.allocated, strict=True)}
+    limits = {name: (UNLIMITED, UNLIMITED, held or UNLIMITED) for name, held in holds.items()}
+    outcome = decided_of(replace(snapshot, queues=tuple(replace(q, limit=limits[q.name]) for q in snapshot.queues)))
+    preempting = [a.allocation_unit.gang for a in outcome.admissions if a.action is Action.PREEMPT]
+    assert preempting
+    assert outcome.pool is not None
+    movers = joint_of(JointModelInput(outcome), rights_of(outcome)).movers
+    found = seat(outcome, outcome.pool, movers, (), lambda: False)
+    assert found is not None
+    assert found.leaving
+    assert all(within_limits(outcome.state, outcome.state.problem.gangs[gang].queue) for gang in preempting)
