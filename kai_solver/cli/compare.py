@@ -1,14 +1,15 @@
-"""``kai-solver compare``: models on one instance, side by side, with the gangs that fare differently."""
+"""``kai-solver compare``: models or plans side by side on one instance, or a study of models on many."""
 
 from collections.abc import Sequence
 from dataclasses import asdict, replace
+from enum import Enum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from kai_solver.cli.exits import Exit, complain, guarded
-from kai_solver.cli.options import AsJson, Budget, Full, InputLimit, Instance, Output, Quiet, Seed
+from kai_solver.cli.options import AsJson, Budget, Full, InputLimit, Output, Quiet
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -16,23 +17,77 @@ if TYPE_CHECKING:
     from kai_solver.domain import Plan, Snapshot, SolverModel
     from kai_solver.explaining import Difference
 
+MODELS = "greedy-only,default"
 ROWS = 5
 """Lines of differences, and causes why gangs wait, before they are cut."""
 NAMED = 3
 
-Models = Annotated[str, typer.Option("--models", metavar="NAMES", help="Models to compare, with commas between them.")]
+
+class ClockName(Enum):
+    """What the solver's time is read on."""
+
+    WALL = "wall"
+    CPU = "cpu"
+
+
+Paths = Annotated[
+    list[Path] | None,
+    typer.Argument(metavar="PATH", help="An instance; with --study also more of them, folders, sets and scenarios."),
+]
+Models = Annotated[
+    str | None,
+    typer.Option("--models", metavar="LIST", help="Models to compare: names or files; default: greedy-only,default."),
+]
 Plans = Annotated[
     Path | None, typer.Option("--plans", metavar="FOLDER", help="Write each model's plan here, as MODEL.plan.json.")
 ]
+Given = Annotated[
+    list[Path] | None,
+    typer.Option("--plan", metavar="FILE", help="Compare this plan of the instance, and solve nothing; repeatable."),
+]
+Seeds = Annotated[
+    str | None,
+    typer.Option(
+        "--seeds", metavar="SEEDS", help="One seed, default 1; with --study also a list 1,2,3 or a range 1..5."
+    ),
+]
+StudyFolder = Annotated[
+    Path | None,
+    typer.Option("--study", metavar="FOLDER", help="Keep all runs here; with no PATH, go on with the study."),
+]
+AtOnce = Annotated[
+    int, typer.Option("--at-once", metavar="N", min=1, max=1024, help="With --study: number of runs at a time.")
+]
+LimitMemory = Annotated[
+    str | None,
+    typer.Option("--limit-memory", metavar="AMOUNT", help="With --study: most memory of a run, default 8Gi."),
+]
+LimitTime = Annotated[
+    str | None, typer.Option("--limit-time", metavar="TIME", help="With --study: most wall time of a run, default 1h.")
+]
+ByClock = Annotated[
+    ClockName | None,
+    typer.Option(
+        "--clock", metavar="CLOCK", help="With --study: wall or cpu, of budgets and times to decide; default wall."
+    ),
+]
+Retry = Annotated[bool, typer.Option("--retry", help="With --study: do runs that failed again.")]
 
 
 @guarded
 def compare(
-    instance: Instance,
-    models: Models = "greedy-only,default",
+    paths: Paths = None,
+    models: Models = None,
     budget: Budget = None,
     plans: Plans = None,
-    seed: Seed = 0,
+    plan: Given = None,
+    seeds: Seeds = None,
+    study: StudyFolder = None,
+    at_once: AtOnce = 1,
+    limit_memory: LimitMemory = None,
+    limit_time: LimitTime = None,
+    clock: ByClock = None,
+    retry: Retry = False,
     input_limit: InputLimit = None,
     output: Output = None,
     as_json: AsJson = False,
@@ -45,18 +100,63 @@ def compare(
     objective for which it is proven that no plan does better. Pending gangs are those of the last model. A behaviour
     case or benchmark file that names actions is solved with those by every model.
 
+    With --study: every model on every instance, scenario and entry of a benchmark set, with every seed, each run in a
+    process of its own. Every run is kept in the folder when it ends. The same command goes on where it was stopped. At
+    the end, each model is tested against the first one by pairs of runs.
+
     \b
     Examples:
       kai-solver compare cluster.yaml
       kai-solver compare snapshot.zip --models default,my-model.toml --budget 5s --plans plans
+      kai-solver compare snapshot.zip --plan plans/default.plan.json --plan plans/mine.plan.json
+      kai-solver compare snapshot.zip cluster.yaml --models default,fast --seeds 1..2 --study out/fast --at-once 2
+      kai-solver compare --study out/fast
     """
+    from kai_solver.cli.bench import parse_seeds
+
+    chosen_seeds = parse_seeds(seeds or "1")
+    if study is not None:
+        from kai_solver.cli.compare_study import compare_study, read_asked, refuse_beside_study
+
+        refuse_beside_study({"--plans": plans, "--plan": plan, "--input-limit": input_limit})
+        asked = read_asked(
+            study,
+            paths or [],
+            None if seeds is None else chosen_seeds,
+            models=models,
+            budget=budget,
+            clock=clock and clock.value,
+            limit_memory=limit_memory,
+            limit_time=limit_time,
+            at_once=at_once,
+            retries=retry,
+        )
+        return compare_study(asked, output, as_json=as_json, full=full, quiet=quiet)
+    instance, seed = _single(paths or [], chosen_seeds)
+    if plan:
+        return _compare_plans(instance, plan, input_limit, output, as_json=as_json, full=full)
+    return _compare_models(instance, models, budget, plans, seed, input_limit, output, as_json, full, quiet)
+
+
+def _compare_models(
+    instance: Path,
+    models: str | None,
+    budget: str | None,
+    plans: Path | None,
+    seed: int,
+    input_limit: list[str] | None,
+    output: Path | None,
+    as_json: bool,
+    full: bool,
+    quiet: bool,
+) -> Exit:
     from kai_solver.cli.documents import deliver, document
     from kai_solver.cli.inputs import read_request
     from kai_solver.cli.interrupt import stopping_on_interrupt
     from kai_solver.cli.solve import decide
     from kai_solver.instances_io.output import make_folder
 
-    chosen = _load(models)
+    chosen = _load(models or MODELS)
     if plans is not None:
         make_folder(plans)
     request = read_request(instance, chosen[0], budget, None, input_limit, is_own_first=False)
@@ -81,6 +181,48 @@ def compare(
         complain("interrupted; these are the best plans so far")
         return Exit.INTERRUPTED
     return Exit.FINE
+
+
+def _compare_plans(
+    instance: Path,
+    files: Sequence[Path],
+    input_limit: list[str] | None,
+    output: Path | None,
+    *,
+    as_json: bool,
+    full: bool,
+) -> Exit:
+    """Plans that are there, by the names of their files."""
+    from kai_solver.cli.documents import deliver, document
+    from kai_solver.cli.inputs import parse_limits
+    from kai_solver.errors import InputError
+    from kai_solver.instances_io import load_instance
+    from kai_solver.instances_io.complete import check_complete
+    from kai_solver.instances_io.plans import read_plan_of
+
+    if len({file.resolve() for file in files}) < max(len(files), 2):
+        raise InputError("needs two plans or more, each once", field="--plan", cure="Write --plan a.json --plan b.json")
+    loaded = load_instance(instance, limits=parse_limits(input_limit))
+    check_complete(str(instance), loaded)
+    found = [read_plan_of(loaded.snapshot, file) for file in files]
+    short = [file.name.removesuffix(".zst").removesuffix(".json").removesuffix(".plan") for file in files]
+    names = short if len({*short}) == len(short) else [str(file) for file in files]
+    result = document("comparison", _members(loaded.snapshot, instance.name, names, found))
+    if deliver(result, as_json=as_json, output=output):
+        _print(loaded.snapshot, instance.name, names, found, full=full)
+    return Exit.FINE
+
+
+def _single(paths: list[Path], seeds: tuple[int, ...]) -> tuple[Path, int]:
+    """The instance and the seed, without a study."""
+    from kai_solver.errors import InputError
+
+    if len(paths) != 1:
+        problem = "names several instances" if paths else "names no instance"
+        raise InputError(problem, field="PATH", cure="Give one, or write --study FOLDER to compare on many")
+    if len(seeds) != 1:
+        raise InputError("names several seeds", field="--seeds", cure="Give one, or write --study FOLDER as well")
+    return paths[0], seeds[0]
 
 
 def _load(text: str) -> "list[SolverModel]":

@@ -27,7 +27,8 @@ class Exit(IntEnum):
 EXIT_CODES_HELP = """\b
 Exit codes:
   0    fine
-  1    the plan or the instance has violations; conformance has differences; bench --check-peers finds a peer better
+  1    the plan or the instance has violations; conformance has differences; bench --check-peers finds a peer better;
+       compare --study has failed runs
   2    bad input or usage
   3    kai-solver failed: please report it with the instance
   130  interrupted (solve writes the best plan so far, simulate what it has)

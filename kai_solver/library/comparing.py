@@ -7,31 +7,30 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from kai_solver.errors import InputError
-from kai_solver.instances_io.reader import read_documents
-from kai_solver.instances_io.scenario_schema import SCENARIO_FORMAT
 from kai_solver.lab.runs import (
     KUBE_DEFAULT,
     Definition,
     Frames,
     Improvement,
-    InstanceFile,
     Limits,
     Outcome,
     RunRecord,
-    ScenarioFile,
-    Source,
     Study,
-    content_hash,
-    execute,
+    check_tasks,
     frames_of,
+    run_study,
+    runs_here,
     tasks_of,
 )
 from kai_solver.library.solving import budget_of, check_seed
+from kai_solver.library.sources import sources_of
 from kai_solver.library.tables import Table, chosen, page
 from kai_solver.modelfiles import load_model
 
 if TYPE_CHECKING:
     import polars as pl
+
+MOST_AT_ONCE = 1024
 
 ComparisonTable = Literal["improvements", "models", "runs", "stages"]
 
@@ -110,14 +109,15 @@ def compare(
     clock: Literal["wall", "cpu"] = "wall",
     memory_mib: float = 8192.0,
     wall_s: float = 3600.0,
+    at_once: int = 1,
     folder: str | PathLike[str] | None = None,
 ) -> Comparison:
-    """Run every model on every source with every seed, one run after the other, each in a process of its own.
+    """Run every model on every source with every seed, each run in a process of its own.
 
     Parameters
     ----------
     sources
-        Files of instances, and of scenarios.
+        Files of instances and of scenarios, folders of them, and benchmark sets, which draw instances.
     models
         Names of solver models or TOML files; for scenarios also ``kube-default``.
     seeds
@@ -126,6 +126,8 @@ def compare(
         Seconds of ``clock`` to decide; None: each model's.
     memory_mib, wall_s
         Limits of one run, MiB and seconds by the wall clock; a run beyond them is ended, and its status says so.
+    at_once
+        Runs at a time; more than one disturb each other's wall times, and are marked (``is_shared``).
     folder
         Of the study, which ``kai-solver report`` reads: every run is kept when it ends, and a comparison that was
         interrupted goes on where it stopped. None: nothing is kept.
@@ -136,6 +138,8 @@ def compare(
         A source, a model or an argument cannot be used, or the folder cannot be written. Not for a run that fails: its
         record says why.
     """
+    if not 1 <= at_once <= MOST_AT_ONCE:
+        raise InputError(f"{at_once} runs at a time", field="at_once", cure=f"Give 1 to {MOST_AT_ONCE}")
     files = [sources] if isinstance(sources, str | PathLike) else list(sources)
     names = [models] if isinstance(models, str | PathLike) else list(models)
     for empty, what in ((files, "sources"), (names, "models"), (seeds, "seeds")):
@@ -145,7 +149,7 @@ def compare(
         check_seed(seed)
     definition = Definition(
         command="compare",
-        sources=tuple(_source(Path(file)) for file in files),
+        sources=sources_of(map(Path, files)),
         models=tuple(None if name == KUBE_DEFAULT else load_model(str(name)) for name in names),
         seeds=tuple(seeds),
         budget_s=budget_of(budget_s),
@@ -153,25 +157,15 @@ def compare(
         limits=Limits(memory_mib, wall_s),
     )
     if folder is None:
-        outcomes = [execute(task) for task in tasks_of(definition)]
-        return _comparison(outcomes)
+        tasks = list(tasks_of(definition))
+        check_tasks(tasks, at_once=at_once)
+        order = {task.run: number for number, task in enumerate(tasks)}
+        return _comparison(sorted(runs_here(tasks, at_once=at_once), key=lambda outcome: order[outcome.record.run]))
     with Study.create(Path(folder), definition) as study:
-        for task in study.missing():
-            study.add(execute(task))
+        run_study(study, at_once=at_once)
         return Comparison(study.records, {run.run: study.improvements(run.run) for run in study.records})
 
 
 def _comparison(outcomes: Sequence[Outcome]) -> Comparison:
     records = tuple(outcome.record for outcome in outcomes)
     return Comparison(records, {outcome.record.run: outcome.improvements for outcome in outcomes})
-
-
-def _source(path: Path) -> Source:
-    """What a file is: a scenario says so in its first document."""
-    if not path.exists():
-        raise InputError("does not exist", file=str(path), cure="Give files of instances or scenarios")
-    if path.is_file() and path.suffix in (".yaml", ".yml", ".json"):
-        [(_, document), *_] = read_documents(path)
-        if document.get("format") == SCENARIO_FORMAT:
-            return ScenarioFile(path.stem, path.resolve(), content_hash(path))
-    return InstanceFile(path.stem, path.resolve(), content_hash(path))

@@ -33,7 +33,7 @@ SIGNATURES = {
     "compare": f"(sources: {FILE} | collections.abc.Sequence[{FILE}], "
     f"models: collections.abc.Sequence[{FILE}] = ('greedy-only', 'default'), *, "
     "seeds: collections.abc.Sequence[int] = (1,), budget_s: float | None = None, "
-    "clock: Literal['wall', 'cpu'] = 'wall', memory_mib: float = 8192.0, wall_s: float = 3600.0, "
+    "clock: Literal['wall', 'cpu'] = 'wall', memory_mib: float = 8192.0, wall_s: float = 3600.0, at_once: int = 1, "
     f"folder: {FILE} | None = None) -> Comparison",
 }
 MEMBERS = {

@@ -8,6 +8,7 @@ from typing import Literal
 
 from kai_solver.domain import Stage
 from kai_solver.lab.bench.measure import Run
+from kai_solver.lab.runs.verdicts import stage_order
 
 Order = Literal["better", "same", "worse", ""]
 
@@ -94,27 +95,10 @@ def _typical(group: Sequence[Run]) -> Run:
 def order(run: Run, base: Run) -> Order:
     """How ``run`` compares with ``base``: gangs placed first, then the stages in order (smaller is better)."""
     ours, theirs = ({stage.name: stage.value for stage in r.stages} for r in (run, base))
-    names = _stage_order(ours, theirs)
+    names = stage_order(ours, theirs)
     left = (-run.placed, -run.partly, *(ours.get(name, 0.0) for name in names))
     right = (-base.placed, -base.partly, *(theirs.get(name, 0.0) for name in names))
     return "same" if left == right else "better" if left < right else "worse"
-
-
-def _stage_order(*stages: Iterable[str]) -> list[str]:
-    """Names of all stages in their order; of one kind (``evicted-work/<priority>``) the highest priority first.
-
-    A plan has no stage of a stratum that it does not touch: vectors are compared by name, in the order of the plan with
-    more kinds of stages.
-    """
-    names = [list(of_plan) for of_plan in stages]
-    kinds_of = [list(dict.fromkeys(name.partition("/")[0] for name in of_plan)) for of_plan in names]
-    kinds = list(dict.fromkeys(kind for kinds in sorted(kinds_of, key=len, reverse=True) for kind in kinds))
-
-    def key(name: str) -> tuple[int, int, str]:
-        kind, _, stratum = name.partition("/")
-        return kinds.index(kind), -int(stratum) if stratum.lstrip("-").isdigit() else 0, name
-
-    return sorted({name for of_plan in names for name in of_plan}, key=key)
 
 
 def largest_gap(stages: Sequence[Stage]) -> float | None:

@@ -16,7 +16,8 @@ from tempfile import TemporaryDirectory
 from typing import Any, Literal
 
 from kai_solver.domain import Gang, Plan, PodStatus, Snapshot, SolverModel, Stage
-from kai_solver.engine import Engine, cycle
+from kai_solver.engine import Engine
+from kai_solver.engine.cycle import cycle
 from kai_solver.errors import SolverError
 from kai_solver.instances_io import Loaded, load_instance
 from kai_solver.instances_io.bench_schema import GeneratorDoc, RealDoc

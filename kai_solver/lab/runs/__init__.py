@@ -20,16 +20,20 @@ from kai_solver.lab.runs.task import (
     family_of,
     task_of,
 )
+from kai_solver.lab.runs.verdicts import PLAN, Comparison, ModelFigures, comparisons, model_figures
 
 __all__ = [
     "FORMAT",
     "KUBE_DEFAULT",
+    "PLAN",
+    "Comparison",
     "Definition",
     "Frames",
     "Generated",
     "Improvement",
     "InstanceFile",
     "Limits",
+    "ModelFigures",
     "Outcome",
     "PairedDifference",
     "PairedVerdict",
@@ -44,10 +48,12 @@ __all__ = [
     "Study",
     "Task",
     "check_tasks",
+    "comparisons",
     "content_hash",
     "execute",
     "family_of",
     "frames_of",
+    "model_figures",
     "paired_difference",
     "run_study",
     "runs_here",

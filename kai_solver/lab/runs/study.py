@@ -43,14 +43,15 @@ class Study:
         Raises
         ------
         InputError
-            The folder cannot be written, is full of other things, or is a study of something else.
+            The folder cannot be written, is full of other things, or has runs of something else.
         """
         path = folder / DEFINITION
         if path.exists():
             before = read_definition(path)
             asked = {task.run for task in tasks_of(definition)}
             other = next((task.run for task in tasks_of(before) if task.run not in asked), "")
-            if other or before.command != definition.command:
+            is_empty = not (folder / RUNS).is_file() or not (folder / RUNS).stat().st_size
+            if (other and not is_empty) or before.command != definition.command:
                 what = f"it has {other}" if other else f"kai-solver {before.command} made it"
                 cure = "Ask for all that it has and more, or name another folder"
                 raise InputError(f"is a study of something else: {what}", file=str(folder), cure=cure)
@@ -149,6 +150,11 @@ class Study:
         check_polars()
         with _written(self.folder):
             return write_frames(self.frames(), self.folder)
+
+    def replay(self, run: str) -> str:
+        """Of a run that failed: the command that does it again; empty where the run's worker was lost."""
+        path = self.folder / FAILED / run / "replay.txt"
+        return path.read_text().strip() if path.is_file() else ""
 
     @property
     def simulations(self) -> dict[str, Path]:

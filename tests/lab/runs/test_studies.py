@@ -74,6 +74,19 @@ def test_a_study_of_something_else_is_refused_and_a_larger_one_goes_on(tmp_path:
     assert len(list(larger.missing())) == 3
 
 
+def test_a_study_that_has_measured_nothing_may_become_another_one(tmp_path: Path) -> None:
+    Study.create(tmp_path / "study", ASKED)
+    assert len(list(Study.create(tmp_path / "study", replace(ASKED, seeds=(7,))).missing())) == 1
+
+
+def test_a_study_of_another_version_is_refused_with_the_cure(tmp_path: Path) -> None:
+    Study.create(tmp_path / "study", ASKED)
+    path = tmp_path / "study" / "study.yaml"
+    path.write_text(path.read_text().replace("kai-study/v1", "kai-study/v2"))
+    with pytest.raises(InputError, match=r"'kai-study/v2': this kai-solver reads kai-study/v1\. Go on with it in"):
+        Study.open(tmp_path / "study")
+
+
 def test_a_definition_is_read_as_it_was_written(tmp_path: Path) -> None:
     Study.create(tmp_path / "study", ASKED)
     found = Study.open(tmp_path / "study").definition
