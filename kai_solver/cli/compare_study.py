@@ -8,7 +8,7 @@ from typing import Any
 
 import typer
 
-from kai_solver.cli.console import counted, heading, line, open_console, table
+from kai_solver.cli.console import heading, line, open_console, table
 from kai_solver.cli.documents import deliver, document
 from kai_solver.cli.exits import Exit, complain
 from kai_solver.cli.inputs import parse_budget_s
@@ -35,6 +35,7 @@ from kai_solver.lab.runs.task import ClockKind
 from kai_solver.library.sources import sources_of
 from kai_solver.modelfiles import load_model
 from kai_solver.units import parse_duration_s, parse_quantity
+from kai_solver.units.words import counted
 
 SHOWN_FAILURES = 10
 MODELS = "greedy-only,default"
