@@ -112,7 +112,11 @@ def tune(
         _own(folder, space)
         with _database(folder), warnings.catch_warnings():
             warnings.simplefilter("ignore")  # optuna says of its parts that they are new
-            return _Tuning(space, sides, study, at_once, report, should_stop).run(trials, storage)
+            tuning = _Tuning(space, sides, study, at_once, report, should_stop)
+            try:
+                return tuning.run(trials, storage)
+            finally:
+                tuning.close()
 
 
 def _own(folder: Path, space: Space) -> None:
@@ -167,6 +171,7 @@ class _Tuning:
         self._lock = threading.Lock()
         self._records: dict[str, RunRecord] = {record.run: record for record in study.records}
         self._known: dict[str, dict[str, float]] = {}
+        self._database: optuna.storages.RDBStorage | None = None
         order = np.random.default_rng(space.doc.seed).permutation(len(sides.training))
         self.training = tuple(sides.training[number] for number in order)
 
@@ -242,6 +247,8 @@ class _Tuning:
             except BaseException:
                 self._failed.set()
                 raise
+            finally:
+                self._leave_database()
 
         with ThreadPoolExecutor(self.at_once) as threads:
             futures = [threads.submit(guarded, thing) for thing in things]
@@ -251,6 +258,18 @@ class _Tuning:
 
     def _say(self, phase: str, done: int, total: int, text: str) -> None:
         self.report(TuneProgress(phase, done, total, text))
+
+    def _leave_database(self) -> None:
+        """Give this thread's connection back."""
+        if self._database is not None:
+            with suppress(Exception):  # of a server that has gone
+                self._database.remove_session()
+
+    def close(self) -> None:
+        """Close all connections to the database."""
+        self._leave_database()
+        if self._database is not None:
+            self._database.engine.dispose()
 
     # -- trials --------------------------------------------------------------------------------------------------------
 
@@ -264,7 +283,10 @@ class _Tuning:
         if race.p:
             pruner = optuna.pruners.WilcoxonPruner(p_threshold=race.p, n_startup_steps=race.least)
         with _url_errors():
-            found = optuna.create_study(study_name=self.space.doc.name, storage=url, pruner=pruner, load_if_exists=True)
+            self._database = optuna.storages.RDBStorage(url)
+            found = optuna.create_study(
+                study_name=self.space.doc.name, storage=self._database, pruner=pruner, load_if_exists=True
+            )
         identity = orjson.dumps(self.space.identity(), option=orjson.OPT_NON_STR_KEYS).decode()
         before = found.user_attrs.get("space")
         if before is not None and before != identity:
