@@ -277,9 +277,13 @@ class _Counts:
     def _least_milli(self, shape: int) -> int:
         """Thousandths of devices that one pod of ``shape`` takes at the least on any node that admits it."""
         gpu = self.problem.shapes.shapes[shape].gpu
-        admits = self.relaxed.admits(self.problem, (shape,), self.dropped)
-        if not gpu.devices or not admits.any():
+        if not gpu.devices:
             return 0
+        admits = self.relaxed.admits(self.problem, (shape,), self.dropped)
+        if not admits.any():
+            return 0
+        if not gpu.memory_mib:  # The same on all nodes.
+            return gpu.milli * gpu.devices
         return floor_milli(int(self.problem.shapes.parts(shape)[admits].min())) * gpu.devices
 
     def _admits(self, shapes: Iterable[int], mask: BoolArray | None) -> BoolArray:
