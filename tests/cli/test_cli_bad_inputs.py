@@ -42,6 +42,16 @@ metadata: {name: d, namespace: team}
 spec:
 template: {spec: {containers: [{name: a, image: b}]}}
 """
+SPACE = """format: kai-tune/v1
+name: mine
+model: default
+parameters:
+  search.presolve: {choices: [none, light]}
+instances:
+- {name: good, file: good.yaml, family: one}
+- {name: nodes-only, file: nodes-only.yaml, family: two}
+split: {families: [two]}
+"""
 PLAN = {"format": "kai-plan/v1", "source": "greedy"}
 
 
@@ -79,6 +89,13 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
             INSTANCES / "cases" / "action_allocate" / "000_allocate_elastic_job_full_allocate.json"
         ).read_text(),
         "cut-case.json": '{"schema": "kai-case/1",',
+        "space.yaml": SPACE,
+        "bad-space.yaml": SPACE.replace("search.presolve", "search.presolv"),
+        "one-sided-space.yaml": SPACE.replace("family: two", "family: one"),
+        "no-model-space.yaml": SPACE.replace("model: default", "model: defualt"),
+        "lost-space.yaml": SPACE.replace("file: good.yaml", "file: lost.yaml"),
+        "choice-space.yaml": SPACE.replace("[none, light]", "[none, lite]"),
+        "twice-space.yaml": SPACE.replace("name: nodes-only", "name: good"),
         "set.yaml": (INSTANCES / "bench" / "sets" / "scale.yaml").read_text(),
     }
     assert queues.startswith("queues")

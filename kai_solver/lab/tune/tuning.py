@@ -182,8 +182,8 @@ class _Tuning:
             at_once=self.at_once,
             should_stop=self._stops,
         )
-        self._find_references()
         found = self._opened(storage)
+        self._find_references()
         self._search(found, trials)
         best = self._best_of(self._finalists(found))
         return self._judged(best, found)
