@@ -7,6 +7,8 @@ import sys
 import zipfile
 import zlib
 from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -35,6 +37,20 @@ class Member:
     data: bytes
 
 
+_noted: ContextVar[list[Path] | None] = ContextVar("noted", default=None)
+
+
+@contextmanager
+def noting_files() -> Iterator[list[Path]]:
+    """All files that are read while the block runs, in order: what an instance or a scenario consists of."""
+    files: list[Path] = []
+    token = _noted.set(files)
+    try:
+        yield files
+    finally:
+        _noted.reset(token)
+
+
 def read_bytes(path: Path, limits: Limits) -> bytes:
     """Bytes of ``path`` as they lie on disk, or of standard input for ``-``; at most ``limits.max_bytes``.
 
@@ -49,6 +65,8 @@ def read_bytes(path: Path, limits: Limits) -> bytes:
             if len(data) > limits.max_bytes:
                 raise _too_large("standard input", limits)
             return data
+        if (noted := _noted.get()) is not None:
+            noted.append(path)
         if path.stat().st_size > limits.max_bytes:
             raise _too_large(str(path), limits)
         return path.read_bytes()

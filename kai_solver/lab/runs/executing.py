@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from multiprocessing.connection import Connection
+from pathlib import Path
 from typing import Any
 
 from kai_solver.errors import KaiSolverError
@@ -63,10 +64,11 @@ def execute(task: Task, should_stop: Callable[[], bool] = lambda: False) -> Outc
     return Outcome(record, replay=replay_command(task, has_bundle=False))
 
 
-def check_readable(task: Task, should_stop: Callable[[], bool] = lambda: False) -> None:
+def check_readable(task: Task, should_stop: Callable[[], bool] = lambda: False) -> tuple[Path, ...]:
     """Read the task's instance or scenario, unless it is a generator's, and keep the instance for runs that follow.
 
-    One that takes more than the limits of a run is no error here: the run says so.
+    Returns the files that it was read from. One that takes more than the limits of a run is no error here, but has no
+    files: the run says so.
 
     Raises
     ------
@@ -76,12 +78,16 @@ def check_readable(task: Task, should_stop: Callable[[], bool] = lambda: False) 
         As of `execute`.
     """
     if isinstance(task.source, Generated):
-        return
+        return ()
     with suppress(_EndedEarlyError, _GoneError), _parents().of(task, should_stop) as parent:
-        if isinstance(task.source, ScenarioFile):
-            said = parent.ask(Ask(task, "check"), _Watch(task.limits, should_stop))
-            if isinstance(said, Failed):
-                raise said.as_error()
+        if not isinstance(task.source, ScenarioFile):
+            return parent.files
+        said = parent.ask(Ask(task, "check"), _Watch(task.limits, should_stop))
+        if isinstance(said, Failed):
+            raise said.as_error()
+        if isinstance(said, Held):
+            return said.files
+    return ()
 
 
 def _said_of(error: Exception) -> str:
@@ -200,10 +206,14 @@ class _Watch:
 
 
 class _Parent:
-    """A process that others are forked from. ``channel``: its socket. ``read_s``: what it took to read an instance."""
+    """A process that others are forked from. ``channel``: its socket.
+
+    ``read_s``, ``files``: what it took to read an instance, and from which files.
+    """
 
     def __init__(self, channel: socket.socket) -> None:
         self.read_s = 0.0
+        self.files: tuple[Path, ...] = ()
         self.users = 0
         self._channel = channel
         self._asking = threading.Lock()
@@ -238,7 +248,7 @@ class _Parent:
             return said if isinstance(said, Failed) else Failed(f"it said {said!r}")
         parent = _Parent(socket.socket(fileno=os.dup(conversation.channel.fileno())))
         conversation.close()
-        parent.read_s = said.read_s
+        parent.read_s, parent.files = said.read_s, said.files
         return parent
 
     def _forked(self, request: Hold | Ask, watch: _Watch) -> "_Conversation":
@@ -293,7 +303,7 @@ class _Parent:
             return said
         status = conversation.status()
         conversation.close()
-        if isinstance(said, Outcome | Failed | bytes) or (status == 0 and said is None):
+        if isinstance(said, Outcome | Failed | Held | bytes) or (status == 0 and said is None):
             return said
         if status is None:
             raise _GoneError("the process that the run was forked from was killed: is the machine out of memory?")

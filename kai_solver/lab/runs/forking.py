@@ -22,10 +22,12 @@ import time
 import traceback
 from dataclasses import dataclass, replace
 from multiprocessing.connection import Connection
+from pathlib import Path
 from typing import Literal
 
 from kai_solver.errors import InputError, KaiSolverError
 from kai_solver.instances_io import Loaded
+from kai_solver.instances_io.unpack import noting_files
 from kai_solver.lab.runs.instance import read_instance
 from kai_solver.lab.runs.machine import cpu, revision, versions
 from kai_solver.lab.runs.replaying import bundle_of
@@ -51,7 +53,7 @@ class Hold:
 class Ask:
     """Do a run, answered by its improvements as they come and an `Outcome`.
 
-    Or write its bundle: bytes. Or read its scenario, and nothing else: `Failed` where it cannot be read, else None.
+    Or write its bundle: bytes. Or read its scenario, and nothing else: `Held`, or `Failed`.
     """
 
     task: Task
@@ -60,9 +62,10 @@ class Ask:
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """The instance was read, in so many seconds."""
+    """It was read, in so many seconds, from these files."""
 
     read_s: float
+    files: tuple[Path, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,8 +149,8 @@ def _forked(descriptor: int, held: Loaded | None) -> None:
             _hold(channel, asked.source)
         elif asked.what == "bundle":
             channel.send(None if held is None else bundle_of(asked.task, held))
-        elif asked.what == "check":
-            channel.send(_checked(asked.task))
+        elif asked.what == "check" and isinstance(asked.task.source, ScenarioFile):
+            channel.send(_checked(asked.task.source, asked.task.seed))
         else:
             channel.send(_run(channel, asked.task, held))
         code = 0
@@ -172,21 +175,23 @@ def _end_with_parent() -> None:
 def _hold(channel: Connection, source: InstanceFile | Generated) -> None:
     start_s = time.monotonic()
     try:
-        held = read_instance(source)
+        with noting_files() as files:
+            held = read_instance(source)
     except (KaiSolverError, ValueError) as error:
         channel.send(Failed(str(error), isinstance(error, InputError)))
         return
-    channel.send(Held(time.monotonic() - start_s))
+    channel.send(Held(time.monotonic() - start_s, tuple(files)))
     _serve(socket.socket(fileno=os.dup(channel.fileno())), held)
 
 
-def _checked(task: Task) -> Failed | None:
-    if isinstance(task.source, ScenarioFile):
-        try:
-            load_scenario(task.source.path, seed=task.seed)
-        except KaiSolverError as error:
-            return Failed(str(error), isinstance(error, InputError))
-    return None
+def _checked(source: ScenarioFile, seed: int) -> Held | Failed:
+    start_s = time.monotonic()
+    try:
+        with noting_files() as files:
+            load_scenario(source.path, seed=seed)
+    except KaiSolverError as error:
+        return Failed(str(error), isinstance(error, InputError))
+    return Held(time.monotonic() - start_s, tuple(files))
 
 
 def _run(channel: Connection, task: Task, held: Loaded | None) -> Outcome | Failed:

@@ -10,12 +10,19 @@ from pathlib import Path
 import kai_solver
 
 _CPU_INFO = Path("/proc/cpuinfo")
+_BOOT = Path("/proc/sys/kernel/random/boot_id")
 _PACKAGES = ("ortools", "numpy")
 
 
 def host() -> str:
-    """The machine's name."""
-    return platform.node()
+    """The machine's name; ``KAI_SOLVER_HOST`` where that is set: in a pod the name of its node."""
+    return os.environ.get("KAI_SOLVER_HOST") or platform.node()
+
+
+@cache
+def boot() -> str:
+    """The same in all containers of a machine; empty where the system does not say."""
+    return _BOOT.read_text().strip() if _BOOT.is_file() else ""
 
 
 @cache

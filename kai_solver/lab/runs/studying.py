@@ -6,12 +6,13 @@ from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from contextlib import closing
 from dataclasses import dataclass, replace
 from itertools import islice
+from pathlib import Path
 from typing import TypeVar
 
 from kai_solver.lab.runs.executing import RunStoppedError, check_readable, execute
 from kai_solver.lab.runs.record import RunRecord
 from kai_solver.lab.runs.study import Study
-from kai_solver.lab.runs.task import Outcome, Task
+from kai_solver.lab.runs.task import Outcome, Source, Task
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,17 +89,30 @@ def run_study(
             report(Standing(outcome.record, len(states), total, failed))
 
 
-def check_tasks(tasks: Iterable[Task], *, at_once: int = 1, should_stop: Callable[[], bool] = lambda: False) -> None:
+def check_tasks(
+    tasks: Iterable[Task], *, at_once: int = 1, should_stop: Callable[[], bool] = lambda: False
+) -> dict[str, tuple[Path, ...]]:
     """Read every instance and scenario once, so that nothing is measured before one that cannot be read is known.
+
+    Returns, by the source's `source_key`, the files that it was read from: none for a generator, and for what takes
+    more than the limits of a run.
 
     Raises
     ------
     InputError
         One cannot be read; names file, field and cure.
     """
-    first = {repr(task.source): task for task in reversed(list(tasks))}
-    for _ in _in_threads(check_readable, reversed(first.values()), at_once, should_stop):
-        pass
+    first = {source_key(task.source): task for task in reversed(list(tasks))}
+
+    def read(task: Task, should_stop: Callable[[], bool]) -> tuple[str, tuple[Path, ...]]:
+        return source_key(task.source), check_readable(task, should_stop)
+
+    return dict(_in_threads(read, reversed(first.values()), at_once, should_stop))
+
+
+def source_key(source: Source) -> str:
+    """The same for what is read in the same way."""
+    return repr(source)
 
 
 def runs_here(
