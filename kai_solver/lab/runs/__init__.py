@@ -4,6 +4,7 @@ from kai_solver.lab.runs.definition import Definition, tasks_of
 from kai_solver.lab.runs.executing import RunStoppedError, execute
 from kai_solver.lab.runs.frames import Frames, frames_of
 from kai_solver.lab.runs.paired import PairedDifference, PairedVerdict, paired_difference
+from kai_solver.lab.runs.places import DaskCluster
 from kai_solver.lab.runs.record import FORMAT, Improvement, RunRecord, StageResult, Status
 from kai_solver.lab.runs.study import Study
 from kai_solver.lab.runs.studying import Runner, Standing, check_tasks, run_study, runs_here
@@ -27,6 +28,7 @@ __all__ = [
     "KUBE_DEFAULT",
     "PLAN",
     "Comparison",
+    "DaskCluster",
     "Definition",
     "Frames",
     "Generated",

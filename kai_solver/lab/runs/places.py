@@ -169,8 +169,8 @@ def _packed(tasks: Iterable[Task], files: Mapping[str, tuple[Path, ...]]) -> _Pa
 
 
 def _absolute(path: Path) -> Path:
-    """With its ``..`` resolved and its links kept: what a file names is beside it under the name that it was read by."""
-    return Path(os.path.abspath(path))
+    """Without ``..``, and with its links kept: what a file names lies beside the name that it was read by."""
+    return Path(os.path.normpath(Path.cwd() / path))
 
 
 def _all_files(path: Path) -> list[Path]:
@@ -399,7 +399,7 @@ class _Study:
 
 def _is_gone(error: OSError) -> bool:
     """Whether it is Dask that says so: the worker does not answer."""
-    from distributed import CommClosedError
+    from distributed.comm import CommClosedError
 
     return isinstance(error, CommClosedError | TimeoutError)
 
