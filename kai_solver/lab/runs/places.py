@@ -3,6 +3,7 @@
 import hashlib
 import importlib.util
 import os
+import threading
 import time
 import warnings
 from collections import deque
@@ -222,6 +223,7 @@ class _Study:
     running: list[_Run] = field(default_factory=list)
     losses: dict[str, list[str]] = field(default_factory=dict)
     sent: int = 0
+    heard: threading.Event = field(default_factory=threading.Event)
 
     def outcomes(self, tasks: Iterable[Task]) -> Generator[Outcome, None, None]:
         """What came of each, as they come. Where the reader leaves, those under way are ended."""
@@ -340,6 +342,7 @@ class _Study:
             allow_other_workers=False,
             pure=False,
         )
+        future.add_done_callback(lambda _: self.heard.set())
         beside = [run for run in self.running if run.worker.about.machine == worker.about.machine]
         for run in beside:
             run.is_shared = True
@@ -347,13 +350,9 @@ class _Study:
         worker.runs += 1
 
     def _wait(self) -> None:
-        from distributed import wait
-
-        if not self.running:
-            time.sleep(LOOK_S)
-            return
-        with suppress(TimeoutError):
-            wait([run.future for run in self.running], timeout=LOOK_S, return_when="FIRST_COMPLETED")
+        """Until a run has ended, or it is time to look what else is new."""
+        self.heard.wait(LOOK_S)
+        self.heard.clear()
 
     def _ended(self) -> Iterator[Outcome]:
         """Outcomes of runs that ended; those that want files get them."""
@@ -399,7 +398,7 @@ class _Study:
 
 def _is_gone(error: OSError) -> bool:
     """Whether it is Dask that says so: the worker does not answer."""
-    from distributed.comm import CommClosedError
+    from distributed.comm.core import CommClosedError
 
     return isinstance(error, CommClosedError | TimeoutError)
 

@@ -325,7 +325,7 @@ def test_a_worker_without_the_package_is_an_error_with_the_cure(tmp_path: Path) 
         found.add("bare", environment={"PYTHONPATH": str(other.parent)})
         with (
             Study.create(tmp_path / "study", replace(ASKED, seeds=(1,))) as study,
-            pytest.raises(InputError, match="a worker cannot use kai-solver.*pip install"),
+            pytest.raises(InputError, match=r"a worker cannot use kai-solver.*pip install"),
         ):
             run_study(study, runner=DaskCluster(found.address))
 
