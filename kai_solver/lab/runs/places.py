@@ -222,6 +222,7 @@ class _Study:
     waiting: deque[Task] = field(default_factory=deque)
     running: list[_Run] = field(default_factory=list)
     losses: dict[str, list[str]] = field(default_factory=dict)
+    delivered: set[tuple[str, str]] = field(default_factory=set)
     sent: int = 0
     heard: threading.Event = field(default_factory=threading.Event)
 
@@ -280,9 +281,10 @@ class _Study:
         for address, answer in answers.items():
             if isinstance(answer, ImportError | AttributeError):
                 raise self._without_package(address, answer)
-            if isinstance(answer, OSError) and not _is_gone(answer):
-                problem = f"a worker cannot keep files: {answer}"
-                raise InputError(problem, field=address, cure="Give it a folder with space: --local-directory")
+            if isinstance(answer, Exception) and not _is_gone(answer):
+                problem = f"a worker cannot be used: {type(answer).__name__}: {answer}"
+                cure = "Look into its log, and give it a folder with space: --local-directory"
+                raise InputError(problem, field=address, cure=cure)
             if not isinstance(answer, Exception):
                 found[address] = answer
         return found
@@ -379,8 +381,12 @@ class _Study:
                 self._take(run)
                 yield _as_here(said, run)
             elif isinstance(said, Lacking):
+                if (run.task.run, run.worker.address) in self.delivered:  # its folder does not keep what it gets
+                    yield from self._lose(run, "has not kept the files")
+                    continue
                 self._take(run)
                 self._deliver(run.worker, said.contents)
+                self.delivered.add((run.task.run, run.worker.address))
                 self.waiting.appendleft(run.task)
             else:
                 yield from self._lose(run, "cancelled it")
@@ -396,7 +402,7 @@ class _Study:
             self._on([worker.address], store, self.packed.read([name]))
 
 
-def _is_gone(error: OSError) -> bool:
+def _is_gone(error: Exception) -> bool:
     """Whether it is Dask that says so: the worker does not answer."""
     from distributed.comm.core import CommClosedError
 

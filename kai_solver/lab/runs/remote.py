@@ -7,7 +7,7 @@ import tempfile
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from distributed import get_worker
+from distributed import Worker, get_worker
 
 from kai_solver.lab.runs.executing import RunStoppedError, execute
 from kai_solver.lab.runs.machine import boot, host, revision, versions
@@ -55,9 +55,9 @@ def introduce() -> Introduction:
     return Introduction(versions(), revision(), boot() or host(), host())
 
 
-def store(contents: dict[str, bytes]) -> None:
-    """Keep the content of files, by its SHA-256, for the tasks that need it."""
-    folder = _store()
+def store(contents: dict[str, bytes], dask_worker: Worker) -> None:
+    """Keep the content of files, by its SHA-256, for the tasks that need it. Dask gives the worker by that name."""
+    folder = _store(dask_worker)
     for name, content in contents.items():
         with tempfile.NamedTemporaryFile(dir=folder, prefix="part-", delete=False) as file:
             file.write(content)
@@ -71,10 +71,11 @@ def do(task: Task, parcel: Parcel | None) -> Outcome | Lacking | None:
     """
     if parcel is None or isinstance(task.source, Generated):
         return _executed(task)
-    missing = sorted({content for _, content in parcel.files if not (_store() / content).exists()})
+    folder = _store(get_worker())
+    missing = sorted({content for _, content in parcel.files if not (folder / content).exists()})
     if missing:
         return Lacking(tuple(missing))
-    path = _unpacked(parcel) / parcel.source
+    path = _unpacked(parcel, folder) / parcel.source
     outcome = _executed(replace(task, source=replace(task.source, path=path)))
     if outcome is None:
         return None
@@ -98,22 +99,21 @@ def _executed(task: Task) -> Outcome | None:
         return None
 
 
-def _store() -> Path:
-    folder = Path(get_worker().local_directory) / STORE
+def _store(worker: Worker) -> Path:
+    folder = Path(worker.local_directory) / STORE
     folder.mkdir(parents=True, exist_ok=True)
     return folder
 
 
-def _unpacked(parcel: Parcel) -> Path:
+def _unpacked(parcel: Parcel, store: Path) -> Path:
     """The folder with the files of ``parcel``, under their own names."""
-    name = hashlib.sha256(repr(parcel).encode()).hexdigest()
-    folder = _store() / f"tree-{name}"
+    folder = store / f"tree-{hashlib.sha256(repr(parcel).encode()).hexdigest()}"
     if not folder.exists():
-        partial = Path(tempfile.mkdtemp(dir=_store(), prefix="part-"))
+        partial = Path(tempfile.mkdtemp(dir=store, prefix="part-"))
         for below, content in parcel.files:
             file = partial / below
             file.parent.mkdir(parents=True, exist_ok=True)
-            os.link(_store() / content, file)
+            os.link(store / content, file)
         try:
             partial.rename(folder)
         except OSError:  # another thread was faster
