@@ -1,5 +1,6 @@
 """Where the runs of a study are done, other than on this machine: a Dask cluster."""
 
+import asyncio
 import hashlib
 import importlib.util
 import os
@@ -18,7 +19,7 @@ from kai_solver.errors import InputError
 from kai_solver.lab.runs.machine import revision, versions
 from kai_solver.lab.runs.replaying import replay_command
 from kai_solver.lab.runs.running import blank
-from kai_solver.lab.runs.studying import check_tasks, source_key
+from kai_solver.lab.runs.studying import check_tasks, runs_here, source_key
 from kai_solver.lab.runs.task import Generated, Outcome, Source, Task
 
 if TYPE_CHECKING:
@@ -79,7 +80,11 @@ class DaskCluster:
             files = check_tasks(asked, should_stop=self.should_stop)
             if self.should_stop():
                 return
-            yield from _Study(client, self, _packed(asked, files)).outcomes(asked)
+            packed = _packed(asked, files)
+            # What takes more than the limits to read has no files to send: its runs end here as they would there.
+            beyond = [task for task in asked if not packed.has(task.source)]
+            yield from runs_here(beyond, should_stop=self.should_stop)
+            yield from _Study(client, self, packed).outcomes(task for task in asked if packed.has(task.source))
 
 
 def check_distributed() -> None:
@@ -99,9 +104,15 @@ def check_distributed() -> None:
 def _connected(address: str) -> Iterator["Client"]:
     """A client of the scheduler at ``address``; it takes all that it started with it."""
     from distributed import Client
+    from distributed.comm.core import connect
+
+    async def ask() -> None:
+        await (await connect(address, timeout=ANSWER_S)).close()
 
     cure = "Start one: dask scheduler. Then give its address, like tcp://HOST:8786"
     try:
+        # A client waits without end for a port that is open and says nothing.
+        asyncio.run(asyncio.wait_for(ask(), ANSWER_S + 1))
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # other versions of Dask and what it needs: workers are compared below
             client = Client(address, timeout=ANSWER_S, set_as_default=False, name="kai-solver")
@@ -129,6 +140,10 @@ class _Packed:
         """The files of a source; None: it is generated."""
         return self.parcels.get(source_key(source))
 
+    def has(self, source: Source) -> bool:
+        """Whether workers can read it."""
+        return isinstance(source, Generated) or source_key(source) in self.parcels
+
     def read(self, names: Iterable[str]) -> dict[str, bytes]:
         """Content, by its SHA-256.
 
@@ -155,10 +170,10 @@ def _packed(tasks: Iterable[Task], files: Mapping[str, tuple[Path, ...]]) -> _Pa
     names: dict[Path, str] = {}
     for task in tasks:
         key = source_key(task.source)
-        if isinstance(task.source, Generated) or key in parcels:
+        if isinstance(task.source, Generated) or key in parcels or not files[key]:
             continue
         path = _absolute(task.source.path)
-        needed = sorted({_absolute(file) for file in files.get(key) or _all_files(path)})
+        needed = sorted({_absolute(file) for file in files[key]})
         top = os.path.commonpath([path.parent, *(file.parent for file in needed)])
         for file in needed:
             if file not in names:
@@ -172,10 +187,6 @@ def _packed(tasks: Iterable[Task], files: Mapping[str, tuple[Path, ...]]) -> _Pa
 def _absolute(path: Path) -> Path:
     """Without ``..``, and with its links kept: what a file names lies beside the name that it was read by."""
     return Path(os.path.normpath(Path.cwd() / path))
-
-
-def _all_files(path: Path) -> list[Path]:
-    return [file for file in path.rglob("*") if file.is_file()] if path.is_dir() else [path]
 
 
 def _read(path: Path) -> bytes:
@@ -279,7 +290,7 @@ class _Study:
             raise self._without_package(", ".join(addresses), error) from None
         found: dict[str, Any] = {}
         for address, answer in answers.items():
-            if isinstance(answer, ImportError | AttributeError):
+            if isinstance(answer, ImportError | AttributeError) or str(answer).startswith(_IMPORTING):
                 raise self._without_package(address, answer)
             if isinstance(answer, Exception) and not _is_gone(answer):
                 problem = f"a worker cannot be used: {type(answer).__name__}: {answer}"
@@ -400,6 +411,10 @@ class _Study:
 
         for name in contents:
             self._on([worker.address], store, self.packed.read([name]))
+
+
+_IMPORTING = ("ModuleNotFoundError(", "ImportError(", "AttributeError(")
+"""How Dask says an error that came while it read what was sent."""
 
 
 def _is_gone(error: Exception) -> bool:

@@ -226,19 +226,36 @@ def test_files_travel_and_the_study_needs_no_disk_in_common(three: Workers, tmp_
     assert deleted_at[0] < len(study.records) - 2, "nothing was run after that"
 
 
-def test_errors_name_the_paths_of_this_machine(three: Workers, tmp_path: Path) -> None:
-    """The file is good when the study begins; the limit of memory is met on the worker, and the replay is for here."""
+def test_what_cannot_be_read_within_the_limits_fails_as_it_does_here(three: Workers, tmp_path: Path) -> None:
     recipe = OPENB / "urgent.yaml"
     source = InstanceFile("recipe", recipe, content_hash(recipe))
-    asked = replace(ASKED, sources=(source,), seeds=(1,), limits=Limits(memory_mib=1.0))
+    asked = replace(ASKED, sources=(source, TINY), seeds=(1,), limits=Limits(memory_mib=1.0))
     with Study.create(tmp_path / "study", asked) as study:
         run_study(study, runner=DaskCluster(three.address))
-    (record,) = study.records
-    assert record.status == "out_of_memory"
-    assert record.source == str(recipe)
-    assert record.host in ("one", "two", "three")
-    replay = (tmp_path / "study" / "failed" / record.run / "replay.txt").read_text()
-    assert str(recipe) in replay
+    assert {record.instance: record.status for record in study.records} == dict.fromkeys(
+        ("recipe", "tiny"), "out_of_memory"
+    )
+
+
+def test_a_run_that_fails_names_paths_of_this_machine(tmp_path: Path) -> None:
+    """A path that does not begin beside the file does not travel: the worker looks for it at the same place."""
+    nodes, scenario = tmp_path / "nodes.yaml", tmp_path / "here" / "short.yaml"
+    scenario.parent.mkdir()
+    nodes.write_text("format: kai-solver/v1\nnodes: [{count: 2, name: 'n{i}', gpus: 8}]\nqueues: [{name: q}]\n")
+    scenario.write_text(SCENARIO.replace("../nodes/two.yaml", str(nodes)))
+    asked = replace(ASKED, sources=(ScenarioFile("short", scenario, content_hash(scenario)),), seeds=(1, 2))
+    with cluster(tmp_path / "cluster") as found:
+        found.add("one")
+        with Study.create(tmp_path / "study", asked) as study:
+            run_study(study, runner=DaskCluster(found.address), report=lambda _: nodes.unlink(missing_ok=True))
+    first, second = study.records
+    assert first.status == "ok"
+    assert second.status == "failed"
+    assert str(nodes) in second.error
+    assert "kai-solver-files" not in second.error
+    assert second.source == str(scenario)
+    replay = (tmp_path / "study" / "failed" / second.run / "replay.txt").read_text()
+    assert replay.startswith(f"kai-solver simulate {scenario} ")
 
 
 def test_a_stopped_study_ends_its_runs_on_the_workers_and_goes_on_later(three: Workers, tmp_path: Path) -> None:
