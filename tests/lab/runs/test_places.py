@@ -1,5 +1,6 @@
 """A study on a Dask cluster: a real scheduler and real workers, each a process of its own."""
 
+import importlib.util
 import json
 import os
 import shutil
@@ -383,7 +384,8 @@ def test_an_address_that_does_not_answer_is_an_error_with_the_cure(address: str,
 
 
 def test_without_dask_the_error_names_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    known = importlib.util.find_spec
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name == "distributed" else known(name))
     with (
         Study.create(tmp_path / "study", ASKED) as study,
         pytest.raises(InputError, match=r"distributed.*kai-solver\[experiments\]"),
