@@ -58,6 +58,18 @@ StudyFolder = Annotated[
 AtOnce = Annotated[
     int, typer.Option("--at-once", metavar="N", min=1, max=1024, help="With --study: number of runs at a time.")
 ]
+Scheduler = Annotated[
+    str | None,
+    typer.Option(
+        "--scheduler", metavar="ADDRESS", help="With --study: do the runs on the Dask cluster at tcp://HOST:PORT."
+    ),
+]
+AnyVersions = Annotated[
+    bool,
+    typer.Option(
+        "--allow-other-versions", help="With --scheduler: workers may have other versions of what runs are done with."
+    ),
+]
 LimitMemory = Annotated[
     str | None,
     typer.Option("--limit-memory", metavar="AMOUNT", help="With --study: most memory of a run, default 8Gi."),
@@ -84,6 +96,8 @@ def compare(
     seeds: Seeds = None,
     study: StudyFolder = None,
     at_once: AtOnce = 1,
+    scheduler: Scheduler = None,
+    allow_other_versions: AnyVersions = False,
     limit_memory: LimitMemory = None,
     limit_time: LimitTime = None,
     clock: ByClock = None,
@@ -129,9 +143,12 @@ def compare(
             limit_memory=limit_memory,
             limit_time=limit_time,
             at_once=at_once,
+            scheduler=scheduler,
+            any_versions=allow_other_versions,
             retries=retry,
         )
         return compare_study(asked, output, as_json=as_json, full=full, quiet=quiet)
+    _need_study({"--scheduler": scheduler, "--allow-other-versions": allow_other_versions})
     instance, seed = _single(paths or [], chosen_seeds)
     if plan:
         return _compare_plans(instance, plan, input_limit, output, as_json=as_json, full=full)
@@ -211,6 +228,14 @@ def _compare_plans(
     if deliver(result, as_json=as_json, output=output):
         _print(loaded.snapshot, instance.name, names, found, full=full)
     return Exit.FINE
+
+
+def _need_study(given: dict[str, object]) -> None:
+    from kai_solver.errors import InputError
+
+    for option, value in given.items():
+        if value:
+            raise InputError("needs a study", field=option, cure="Write --study FOLDER as well")
 
 
 def _single(paths: list[Path], seeds: tuple[int, ...]) -> tuple[Path, int]:

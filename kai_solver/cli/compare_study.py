@@ -18,9 +18,11 @@ from kai_solver.lab.runs import (
     KUBE_DEFAULT,
     PLAN,
     Comparison,
+    DaskCluster,
     Definition,
     Limits,
     ModelFigures,
+    Runner,
     RunRecord,
     Standing,
     Study,
@@ -54,6 +56,8 @@ class Asked:
     limits: Limits
     at_once: int
     retries: bool
+    scheduler: str | None
+    any_versions: bool
 
 
 def read_asked(
@@ -68,6 +72,8 @@ def read_asked(
     limit_time: str | None,
     at_once: int,
     retries: bool,
+    scheduler: str | None = None,
+    any_versions: bool = False,
 ) -> Asked:
     """What the options ask; None: not given.
 
@@ -91,6 +97,12 @@ def read_asked(
     if not names:
         raise InputError("names no model", field="--models", cure=f"Write {MODELS}")
     limits = Limits()
+    if scheduler is not None and at_once > 1:
+        cure = "Leave it out: a worker does as many runs at a time as it has threads"
+        raise InputError("does not go with --scheduler", field="--at-once", cure=cure)
+    if any_versions and scheduler is None:
+        cure = "Leave it out, or write --scheduler ADDRESS as well"
+        raise InputError("says nothing about this machine", field="--allow-other-versions", cure=cure)
     return Asked(
         folder=folder,
         paths=paths,
@@ -103,6 +115,8 @@ def read_asked(
             limits.wall_s if limit_time is None else _seconds(limit_time),
         ),
         at_once=at_once,
+        scheduler=scheduler,
+        any_versions=any_versions,
         retries=retries,
     )
 
@@ -159,6 +173,7 @@ def compare_study(asked: Asked, output: Path | None, *, as_json: bool, full: boo
         run_study(
             study,
             at_once=asked.at_once,
+            runner=_place(asked, stop.is_set),
             retries=asked.retries,
             report=(lambda _: None) if quiet else _teller(),
             should_stop=stop.is_set,
@@ -169,6 +184,13 @@ def compare_study(asked: Asked, output: Path | None, *, as_json: bool, full: boo
         complain(f"interrupted; {counted(missing, 'run')} left: kai-solver compare --study {asked.folder} goes on")
         return Exit.INTERRUPTED
     return Exit.FINDINGS if any(record.status != "ok" for record in study.records) else Exit.FINE
+
+
+def _place(asked: Asked, should_stop: Callable[[], bool]) -> Runner | None:
+    """Where runs are done; None: on this machine."""
+    if asked.scheduler is None:
+        return None
+    return DaskCluster(asked.scheduler, allows_other_versions=asked.any_versions, should_stop=should_stop)
 
 
 def _tasks(definition: Definition) -> int:

@@ -311,7 +311,7 @@ class _Study:
         if there != here and not self.place.allows_other_versions:
             pairs = zip(there.split(", "), here.split(", "), strict=True)
             others = ", ".join(f"{its}, not {own}" for its, own in pairs if its != own)
-            cure = "Install the same on all machines, or allow other versions: every run says which it had"
+            cure = "Install the same on all machines, or write --allow-other-versions: every run says which it had"
             raise InputError(f"a worker has {others} as here", field=address, cure=cure)
 
     def _lost(self) -> Iterator[Outcome]:

@@ -325,7 +325,7 @@ def test_workers_with_other_versions_are_refused_unless_they_are_allowed(tmp_pat
         found.add("old", environment={"PYTHONPATH": str(other)})
         with (
             Study.create(tmp_path / "study", replace(ASKED, seeds=(1,))) as study,
-            pytest.raises(InputError, match=r"ortools 9\.14\.1, not ortools .*allow other versions"),
+            pytest.raises(InputError, match=r"ortools 9\.14\.1, not ortools .*--allow-other-versions"),
         ):
             run_study(study, runner=DaskCluster(found.address))
         assert study.records == ()
