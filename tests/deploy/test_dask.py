@@ -66,7 +66,7 @@ def test_dask_has_the_options() -> None:
     }
     scheduler = dask_scheduler.main.make_context("scheduler", list(found["scheduler"]["args"])).params
     worker = dask_worker.main.make_context("worker", list(found["worker"]["args"])).params
-    assert scheduler["port"] == 8786
+    assert scheduler["port"] == "8786"
     assert (worker["scheduler"], worker["nthreads"]) == ("tcp://kai-solver-dask-scheduler:8786", 1)
 
 

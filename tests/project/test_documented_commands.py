@@ -44,6 +44,8 @@ ELSEWHERE = {
     r"kai-solver report ": "tests/lab/reports",
     r"kubectl get jobs,podgroups,pods": "tests/lab/history/test_history_kubernetes.py",
     r"kai-solver bench ": "tests/cli/test_cli_bench_sets.py",
+    r"dask |kai-solver compare .*--scheduler": "tests/lab/runs/test_places.py",
+    r"kubectl --namespace studies apply -f deploy/dask": "tests/deploy/test_dask.py",
     r"kai-solver tune ": "tests/lab/tune",
     r"(KAI_SOLVER_KERNELS=\S+ )?kai-solver compile": "tests/compiled",
 }

@@ -16,7 +16,10 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
 
+from kai_solver.cli import app
+from kai_solver.cli.exits import Exit
 from kai_solver.errors import InputError
 from kai_solver.instances_io.bench_schema import LoadedDoc
 from kai_solver.lab.runs import (
@@ -225,6 +228,28 @@ def test_files_travel_and_the_study_needs_no_disk_in_common(three: Workers, tmp_
     assert {record.nodes for record in study.records if record.instance != "recipe"} == {2}
     assert deleted_at
     assert deleted_at[0] < len(study.records) - 2, "nothing was run after that"
+
+
+def test_the_command_line_sends_a_study_there_and_goes_on_here(three: Workers, tmp_path: Path) -> None:
+    recipe = OPENB / "urgent.yaml"
+    words = [
+        "compare",
+        str(recipe),
+        "--models",
+        "greedy-only,fast",
+        "--budget",
+        "1s",
+        "--study",
+        str(tmp_path / "study"),
+    ]
+    done = CliRunner().invoke(app, [*words, "--scheduler", three.address, "--seeds", "1..2"])
+    assert done.exit_code == Exit.FINE, done.output
+    hosts = [record.host for record in Study.open(tmp_path / "study").records]
+    assert len(hosts) == 4
+    assert set(hosts) <= {"one", "two", "three"}
+    done = CliRunner().invoke(app, [*words, "--seeds", "1..3"])
+    assert done.exit_code == Exit.FINE, done.output
+    assert len([one for one in Study.open(tmp_path / "study").records if one.host not in hosts]) == 2
 
 
 def test_what_cannot_be_read_within_the_limits_fails_as_it_does_here(three: Workers, tmp_path: Path) -> None:
