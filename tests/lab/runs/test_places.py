@@ -18,7 +18,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from kai_solver.cli import app
+from kai_solver.cli.app import app
 from kai_solver.cli.exits import Exit
 from kai_solver.errors import InputError
 from kai_solver.instances_io.bench_schema import LoadedDoc
