@@ -48,7 +48,7 @@ def nodes_of(api: MemoryApi) -> dict[str, str]:
 
 
 def as_newer(item: dict[str, Any]) -> None:
-    """As if a newer version had written its own values in another format, with fields that nobody knows yet."""
+    """As if a newer version had written its own values in another format, with fields that are not known yet."""
     annotations = item["metadata"].get("annotations") or {}
     ours = (names.OWN_SHARE, names.OWN_WISHED, names.OWN_CREATED, *names.SIGNATURES.values())
     for name in list(annotations):
