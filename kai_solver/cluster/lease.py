@@ -178,7 +178,7 @@ class Lease:
     def _let_go(self) -> None:
         try:
             current = self._api.get(LEASES, self.namespace, self.name)
-            if _spec(current).get("holderIdentity") == self.identity:
+            if spec_of(current).get("holderIdentity") == self.identity:
                 self._write(current, {"holderIdentity": "", "leaseDurationSeconds": 1})
         except ApiError:
             return  # it runs out by itself
@@ -190,7 +190,7 @@ class Lease:
             if not error.is_missing:
                 raise
             return self.is_idle() and self._create()
-        spec = _spec(current)
+        spec = spec_of(current)
         is_ours = spec.get("holderIdentity") == self.identity
         transitions = int(spec.get("leaseTransitions") or 0)
         if is_ours and self._leads and transitions == self._transitions:
@@ -250,6 +250,7 @@ class Lease:
         return text if "." in text else text.replace("Z", ".000000Z")
 
 
-def _spec(lease: Object) -> dict[str, Any]:
+def spec_of(lease: Object) -> dict[str, Any]:
+    """What a Lease says; empty where it says nothing."""
     spec = lease.get("spec")
     return spec if isinstance(spec, dict) else {}

@@ -157,7 +157,7 @@ class OwnerResolver:
     def overlay(self, pods: tuple[Object, ...], now_s: float) -> tuple[Object, ...]:  # noqa: ARG002  (an `Overlay`)
         """The pods without those that wait for a node and whose owners are not known yet."""
         self._tidy()
-        held = [pod for pod in pods if not (self._is_known(pod) or _has_node(pod))]
+        held = [pod for pod in pods if not (self._is_known(pod) or has_node(pod))]
         self._held = frozenset(map(key_of, held))
         self.notices = tuple(self._noticed(pods, held)) if held or self._blind else ()
         return tuple(pod for pod in pods if key_of(pod) not in self._held) if held else pods
@@ -169,7 +169,7 @@ class OwnerResolver:
         blind = self._blind
         for pod in pods if blind else ():
             text = blind.get(str(meta(pod).get("uid")), "")
-            if text and not _has_node(pod):
+            if text and not has_node(pod):
                 yield Notice("warning", f"Pod {key_of(pod)}", text)
 
     def may_create(self, pod: Object, siblings: Sequence[Object]) -> bool:
@@ -434,6 +434,7 @@ def _phase(pod: Object) -> str:
     return str((pod.get("status") or {}).get("phase", ""))
 
 
-def _has_node(pod: Object) -> bool:
+def has_node(pod: Object) -> bool:
+    """Whether the pod is bound."""
     spec = pod.get("spec")
     return isinstance(spec, dict) and bool(spec.get("nodeName"))

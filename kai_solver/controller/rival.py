@@ -10,6 +10,7 @@ from typing import Any
 import structlog
 
 from kai_solver.cluster.api import Api, ApiError, Object, meta
+from kai_solver.cluster.lease import spec_of
 from kai_solver.cluster.resources import BIND_REQUESTS, LEASES, PODS, SUBJECT_ACCESS_REVIEWS
 from kai_solver.controller.settings import ControllerSettings
 from kai_solver.errors import InputError
@@ -76,7 +77,7 @@ class Rival:
         now_s, before, is_first = self._monotonic(), self._seen or {}, self._seen is None
         held = {}
         for namespace, item in found.items():
-            spec, known = _spec(item), before.get(namespace)
+            spec, known = spec_of(item), before.get(namespace)
             if not self._is_foreign(namespace, item):
                 continue
             is_same = known is not None and known.spec == spec
@@ -103,7 +104,7 @@ class Rival:
                 _LOG.warning("cannot see whether KAI's own scheduler is running", lease=self.name, error=str(error))
 
     def _is_foreign(self, namespace: str, lease: Object) -> bool:
-        return bool(_spec(lease).get("holderIdentity")) and (namespace, self.name) != self._ours
+        return bool(spec_of(lease).get("holderIdentity")) and (namespace, self.name) != self._ours
 
     def _may_schedule(self, namespace: str, spec: dict[str, Any]) -> bool:
         """Whether the holder of a Lease has the rights of a scheduler; True if the API server does not say."""
@@ -133,8 +134,3 @@ class Rival:
         elif self.problem and not problem:
             _LOG.info("KAI's own scheduler is not running: kai-solver decides")
         self.problem = problem
-
-
-def _spec(lease: Object) -> dict[str, Any]:
-    spec = lease.get("spec")
-    return spec if isinstance(spec, dict) else {}

@@ -24,6 +24,7 @@ from kai_solver.instances_io.native_claims_schema import (
     TemplateDoc,
     VersionDoc,
 )
+from kai_solver.kubeobjects.claims import qualified
 
 Fill = Callable[[int], Callable[[str], str]]
 QUEUE_LABEL = Claims().queue_label
@@ -88,16 +89,12 @@ def _devices(doc: SliceDoc, fill: Fill) -> Iterator[ClaimDevice]:
 
 
 def _identical(doc: OfferedDeviceDoc, node: str, driver: str, pool: str, fill: Fill) -> Iterator[ClaimDevice]:
-    attributes = {_qualified(name, driver): _attribute(value) for name, value in doc.attributes.items()}
-    capacity = {_qualified(name, driver): str(value) for name, value in doc.capacity.items()}
+    attributes = {qualified(name, driver): _attribute(value) for name, value in doc.attributes.items()}
+    capacity = {qualified(name, driver): str(value) for name, value in doc.capacity.items()}
     for number in range(doc.count):
         name = fill(number)(doc.name)
         name = f"{name}-{number}" if name == doc.name and doc.count > 1 else name
         yield ClaimDevice(node, driver, pool, name, attributes, capacity)
-
-
-def _qualified(name: str, driver: str) -> str:
-    return name if "/" in name else f"{driver}/{name}"
 
 
 def _attribute(value: bool | int | str | VersionDoc) -> Attribute:

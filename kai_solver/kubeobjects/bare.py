@@ -33,7 +33,7 @@ def read_bare(value: object, read: Callable[[Raw], RawPod]) -> tuple[str, RawPod
 
 def bare_forms(value: object) -> Iterator[dict[str, Any]]:
     """Pods that hold what the pod ``value`` holds and state nothing else, the fuller one first."""
-    metadata, spec, status = (_part(value, name) for name in ("metadata", "spec", "status"))
+    metadata, spec, status = (part(value, name) for name in ("metadata", "spec", "status"))
     if not spec.get("nodeName") or status.get("phase") in _ENDED:
         return
     named = {name: metadata.get(name) for name in ("name", "namespace", "uid", "deletionTimestamp")}
@@ -49,7 +49,8 @@ def bare_forms(value: object) -> Iterator[dict[str, Any]]:
     yield {"metadata": named, "spec": load, "status": phase}
 
 
-def _part(value: object, name: str) -> dict[str, Any]:
+def part(value: object, name: str) -> dict[str, Any]:
+    """The member ``name`` where it is an object, else an empty one."""
     found = value.get(name) if isinstance(value, dict) else None
     return found if isinstance(found, dict) else {}
 

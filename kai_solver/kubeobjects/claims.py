@@ -303,12 +303,13 @@ def _device_problem(raw: Raw) -> str:
 def _device(raw: Raw, node: str, driver: str, pool: str) -> ClaimDevice:
     """v1beta1 has attributes and capacity in ``basic``."""
     here = raw.get("basic") or raw
-    attributes = {_qualified(name, driver): _attribute(value) for name, value in here.fields("attributes")}
-    capacity = {_qualified(name, driver): _capacity(value) for name, value in here.fields("capacity")}
+    attributes = {qualified(name, driver): _attribute(value) for name, value in here.fields("attributes")}
+    capacity = {qualified(name, driver): _capacity(value) for name, value in here.fields("capacity")}
     return ClaimDevice(node, driver, pool, raw.required("name"), attributes, capacity)
 
 
-def _qualified(name: str, driver: str) -> str:
+def qualified(name: str, driver: str) -> str:
+    """A name of an attribute or capacity with its domain, which is the driver where it has none."""
     return name if "/" in name else f"{driver}/{name}"
 
 

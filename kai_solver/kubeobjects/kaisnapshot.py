@@ -11,6 +11,7 @@ from typing import Any
 from kai_solver.domain import Notice
 from kai_solver.errors import InputError
 from kai_solver.kubeobjects import names, ownsettings
+from kai_solver.kubeobjects.bare import part
 from kai_solver.kubeobjects.objects import KINDS, Object, RawObjects
 from kai_solver.kubeobjects.raw import Raw, epoch_s, format_time, parse_time_s
 from kai_solver.kubeobjects.settings import KubeSettings, settings_from_kai
@@ -144,7 +145,7 @@ def _stamp_s(time: object) -> float:
 
 def _times(value: object) -> Iterator[object]:
     """What stands in the time fields of one object."""
-    metadata, status = _part(value, "metadata"), _part(value, "status")
+    metadata, status = part(value, "metadata"), part(value, "status")
     yield metadata.get("creationTimestamp")
     yield from (entry.get("time") for entry in _entries(metadata, "managedFields"))
     annotations = metadata.get("annotations")
@@ -158,14 +159,9 @@ def _times(value: object) -> Iterator[object]:
                 yield from (time for key, time in condition.items() if key.endswith("Time"))
         elif name.endswith("ontainerStatuses"):
             for container in _entries(status, name):
-                for state in (*_part(container, "state").values(), *_part(container, "lastState").values()):
+                for state in (*part(container, "state").values(), *part(container, "lastState").values()):
                     if isinstance(state, dict):
                         yield from (state.get(key) for key in _OF_CONTAINERS)
-
-
-def _part(value: object, name: str) -> dict[str, Any]:
-    found = value.get(name) if isinstance(value, dict) else None
-    return found if isinstance(found, dict) else {}
 
 
 def _entries(value: dict[str, Any], name: str) -> list[dict[str, Any]]:

@@ -8,6 +8,7 @@ from typing import Any
 
 from kai_solver.cluster.api import Object, meta, version_of
 from kai_solver.cluster.evicting import REASON, TARGET
+from kai_solver.cluster.owner_resolver import has_node
 from kai_solver.cluster.statuses import Change, condition_of
 from kai_solver.kubeobjects.raw import format_time
 
@@ -130,12 +131,6 @@ def scheduling(condition: Condition | None, pool: str, now_s: float) -> Change:
 def has_scheduling(item: Object, pool: str) -> bool:
     """Whether a PodGroup has a condition about this node pool."""
     return any(found.get("nodePool") == pool for found in _scheduling_conditions(item))
-
-
-def has_node(pod: Object) -> bool:
-    """Whether the pod is bound."""
-    spec = pod.get("spec")
-    return isinstance(spec, dict) and bool(spec.get("nodeName"))
 
 
 def _stamped(change: Change, now_s: float) -> Change:
