@@ -23,7 +23,7 @@ from kai_solver.instances_io.fields import (
     Whole,
 )
 from kai_solver.instances_io.native_claims_schema import ClaimDoc, DeviceClassDoc, SliceDoc, TemplateDoc
-from kai_solver.instances_io.native_usage import UsageHistoryDoc
+from kai_solver.instances_io.native_usage import UsageHistoryDoc, as_gpus
 from kai_solver.instances_io.native_zones import ContainerDoc, NumaDoc, ShareDoc
 from kai_solver.units import GPU_RESOURCES, SHARED_GPU_RESOURCES
 
@@ -83,12 +83,8 @@ class WeightsDoc(Strict):
     gpu: float | None = Field(default=None, ge=0)
 
 
-def _as_gpus(value: Any) -> Any:
-    return value if isinstance(value, dict | Strict) else {"gpu": value}
-
-
-Shares = Annotated[SharesDoc, BeforeValidator(_as_gpus, json_schema_input_type=SharesDoc | float | str)]
-Weights = Annotated[WeightsDoc, BeforeValidator(_as_gpus, json_schema_input_type=WeightsDoc | float)]
+Shares = Annotated[SharesDoc, BeforeValidator(as_gpus, json_schema_input_type=SharesDoc | float | str)]
+Weights = Annotated[WeightsDoc, BeforeValidator(as_gpus, json_schema_input_type=WeightsDoc | float)]
 
 
 class PlacementDoc(Strict):

@@ -30,11 +30,12 @@ class AmountsDoc(Strict):
     gpu: Millis = 0
 
 
-def _as_gpus(value: Any) -> Any:
+def as_gpus(value: Any) -> Any:
+    """A bare number means GPUs."""
     return value if isinstance(value, dict | Strict) else {"gpu": value}
 
 
-Amounts = Annotated[AmountsDoc, BeforeValidator(_as_gpus, json_schema_input_type=AmountsDoc | float | str)]
+Amounts = Annotated[AmountsDoc, BeforeValidator(as_gpus, json_schema_input_type=AmountsDoc | float | str)]
 
 
 class UsageParamsDoc(Strict):

@@ -27,7 +27,7 @@ from kai_solver.domain import (
 )
 from kai_solver.instances_io.native_claims import claims_to_native, pod_claims
 from kai_solver.instances_io.native_schema import FORMAT
-from kai_solver.instances_io.native_zones import written_containers, written_shares, written_topology
+from kai_solver.instances_io.native_zones import written_containers, written_core, written_shares, written_topology
 from kai_solver.units import CPU, GPU, MEMORY, MILLI, PODS, UNLIMITED, ResourceSchema, Vector
 
 _FIXED = 4
@@ -61,13 +61,8 @@ def _present(**values: Any) -> dict[str, Any]:
     return {key: value for key, value in values.items() if value not in (None, "", 0, False, [], {}, ())}
 
 
-def _core(amount: int) -> int | str:
-    """Thousandths as a quantity: whole units as a number, others in thousandths."""
-    return amount // MILLI if amount % MILLI == 0 else f"{amount}m"
-
-
 def _core_or_unlimited(amount: int) -> int | str:
-    return "unlimited" if amount == UNLIMITED else _core(amount)
+    return "unlimited" if amount == UNLIMITED else written_core(amount)
 
 
 def _extended(vector: Vector, schema: ResourceSchema) -> dict[str, int]:
@@ -77,7 +72,7 @@ def _extended(vector: Vector, schema: ResourceSchema) -> dict[str, int]:
 def _node(node: Node, schema: ResourceSchema) -> dict[str, Any]:
     document: dict[str, Any] = {
         "name": node.name,
-        "cpu": _core(node.allocatable[CPU]),
+        "cpu": written_core(node.allocatable[CPU]),
         "memory": node.allocatable[MEMORY],
         "pods": node.allocatable[PODS],
     }
@@ -229,7 +224,7 @@ def _pod(pod: Pod, schema: ResourceSchema, namespace: str = "default") -> dict[s
     return (
         document
         | _present(
-            cpu=_core(pod.request[CPU]),
+            cpu=written_core(pod.request[CPU]),
             memory=pod.request[MEMORY],
             resources=extended,
             node=pod.node,

@@ -96,14 +96,17 @@ def shares(docs: tuple[ShareDoc, ...]) -> tuple[ZoneShare, ...]:
 # -- written -------------------------------------------------------------------------------------------------------
 
 
-def _core(amount: int) -> int | str:
+def written_core(amount: int) -> int | str:
+    """Thousandths as a quantity: whole units as a number, others in thousandths."""
     return amount // MILLI if amount % MILLI == 0 else f"{amount}m"
 
 
 def _part(amounts: dict[str, int]) -> dict[str, Any]:
     fixed = {"cpu": "cpu", "memory": "memory", FIXED[GPU]: "gpus"}
     document: dict[str, Any] = {
-        fixed[name]: amount if name == "memory" else _core(amount) for name, amount in amounts.items() if name in fixed
+        fixed[name]: amount if name == "memory" else written_core(amount)
+        for name, amount in amounts.items()
+        if name in fixed
     }
     extended = {name: amount for name, amount in amounts.items() if name not in FIXED}
     return document | ({"resources": extended} if extended else {})

@@ -1,10 +1,11 @@
 """The text on an evicted pod, as KAI writes it (docs/kai-behaviour.md#eviction-messages)."""
 
-from kai_solver.domain import Action, Pod, QueueVector
+from kai_solver.domain import Action, Pod
 from kai_solver.errors.barrier import caught
 from kai_solver.fairness import levelled
 from kai_solver.problem import GangShape, Problem
 from kai_solver.reasons.node_reasons import amounts_text
+from kai_solver.reasons.refusals import queue_vector
 
 
 class EvictionTexts:
@@ -66,13 +67,8 @@ def _stale_message(gang: GangShape, pod: Pod) -> str:
 def queue_line(problem: Problem, queue: int) -> str:
     """``<queue> uses <...> with a quota of <...>, fair-share of <...> and queue priority of <d>.``"""
     tree = problem.queues
-    uses, share = (_vector(amounts[queue]) for amounts in (problem.allocated, problem.share))
+    uses, share = (queue_vector(amounts[queue]) for amounts in (problem.allocated, problem.share))
     return (
         f"{tree.title(queue)} uses <{amounts_text(uses)}> with a quota of <{amounts_text(tree.quotas[queue])}>, "
         f"fair-share of <{amounts_text(share)}> and queue priority of <{tree.priority[queue]}>."
     )
-
-
-def _vector(amounts: list[int]) -> QueueVector:
-    cpu, memory, gpu = amounts
-    return cpu, memory, gpu

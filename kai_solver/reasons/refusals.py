@@ -128,17 +128,18 @@ def _details(state: State, gang: GangShape, request: Charge, reason: Reason) -> 
     queue = gang.queue if found is None else found
     return QueueDetails(
         name=tree.names[queue],
-        requested=_vector(problem.request[queue].tolist()),
+        requested=queue_vector(problem.request[queue].tolist()),
         deserved=tree.quotas[queue],
-        allocated=_vector(state.allocated[queue]),
-        allocated_fixed=_vector(state.allocated_fixed[queue]),
+        allocated=queue_vector(state.allocated[queue]),
+        allocated_fixed=queue_vector(state.allocated_fixed[queue]),
         limits=tree.limits[queue],
         gang_requested=request,
         gang_fixed=(0, 0, 0) if gang.gang.preemptible else request,
     )
 
 
-def _vector(amounts: list[int]) -> QueueVector:
+def queue_vector(amounts: list[int]) -> QueueVector:
+    """Three amounts as a queue has them."""
     cpu, memory, gpu = amounts
     return cpu, memory, gpu
 

@@ -90,9 +90,9 @@ class _Comparison:
     def _state(self, pod: Pod, expected: Expectation) -> Iterator[str]:
         state = self._outcome.states[pod.key]
         if expected.status is not None and state.status != expected.status:
-            yield f"{pod.name} is {_words(state)}, expected {expected.status}{_at(expected.node)}"
+            yield f"{pod.name} is {state}, expected {expected.status}{_at(expected.node)}"
         elif expected.node is not None and state.node and not self._is_at(pod, state, expected.node):
-            yield f"{pod.name} is {_words(state)}, expected on {expected.node}"
+            yield f"{pod.name} is {state}, expected on {expected.node}"
         if expected.last_start_older_than_s is not None and self._restarted(pod):
             yield f"{pod.name} was restarted"
         if expected.error_message is not None and not self._says(pod, expected.error_message):
@@ -179,10 +179,6 @@ def cache_calls(plan: Plan) -> tuple[int, int, int]:
     """(binds, evictions, pipelined) in KAI's counting: a move is an eviction and a pipelined pod."""
     nominated = sum(bind.nominated for bind in plan.binds)
     return len(plan.binds) - nominated, len(plan.evictions) + len(plan.moves), nominated + len(plan.moves)
-
-
-def _words(state: TaskState) -> str:
-    return f"{state.status} on {state.node}" if state.node else state.status
 
 
 def _at(node: str | None) -> str:

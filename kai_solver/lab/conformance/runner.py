@@ -7,7 +7,7 @@ from kai_solver.domain import Action, Plan, Snapshot
 from kai_solver.lab.conformance.casefile import RunSpec
 from kai_solver.lab.conformance.outcome import Outcome
 from kai_solver.lab.conformance.rounds import settle
-from kai_solver.lab.conformance.states import TaskState, seat_devices, states_after, states_of
+from kai_solver.lab.conformance.states import seat_devices, states_after, states_of
 from kai_solver.reasons.pending import detailed_message
 
 Decide = Callable[[Snapshot, tuple[Action, ...]], Plan]
@@ -63,7 +63,7 @@ class _Rounds:
             snapshot = self.settle(snapshot, self.decide(snapshot))
             now = states_of(snapshot)
             changed = [
-                f"{pod} was {_words(state)} and is {_words(now[pod])} {number} round(s) after the match"
+                f"{pod} was {state} and is {now[pod]} {number} round(s) after the match"
                 for pod, state in reached.items()
                 if (now[pod].status, now[pod].node) != (state.status, state.node)
             ]
@@ -85,7 +85,3 @@ def _reasons(plan: Plan) -> dict[str, str]:
     for pending in plan.pending:
         texts[pending.gang] = f"{texts.get(pending.gang, '')}{pending.reason.value}: {pending.message}\n"
     return texts
-
-
-def _words(state: TaskState) -> str:
-    return f"{state.status} on {state.node}" if state.node else state.status

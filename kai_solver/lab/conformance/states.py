@@ -26,6 +26,9 @@ class TaskState:
     devices: frozenset[int] = frozenset()
     zones: tuple[ZoneShare, ...] = ()
 
+    def __str__(self) -> str:
+        return f"{self.status} on {self.node}" if self.node else self.status
+
     @property
     def served(self) -> bool:
         """True where the task runs or has been promised a place."""
