@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from kai_solver.cli.exits import Exit, complain, guarded
+from kai_solver.cli.figures import NoPlots, draw_figures, prepare_figures
 from kai_solver.cli.options import AsJson, Quiet
 from kai_solver.cli.usage import Command
 
@@ -52,11 +53,12 @@ def openb(
         str, typer.Option("--policies", metavar="LIST", help="Policies, of ours, fgd, bestfit, random.")
     ] = "ours,fgd,bestfit",
     output: Annotated[
-        Path, typer.Option("--output", "-o", metavar="FOLDER", help="Folder for tables and plots.")
+        Path, typer.Option("--output", "-o", metavar="FOLDER", help="Folder for tables and figures.")
     ] = OUTPUT,
     jobs: Annotated[
         int, typer.Option("--jobs", "-j", metavar="N", min=1, max=256, help="Number of runs at a time, a process each.")
     ] = 1,
+    no_plots: NoPlots = False,
     as_json: AsJson = False,
     quiet: Quiet = False,
 ) -> Exit:
@@ -72,7 +74,7 @@ def openb(
     Writes OUTPUT/summary.csv   a line a run: GPUs allocated (%) at 100% and 130% arrived, failed pods by GPUs
            OUTPUT/curves.csv    allocation and fragmentation by percent arrived
            OUTPUT/failed.csv    failed pods by size, at 100% arrived and at the end
-           OUTPUT/*.svg         plots, where matplotlib is installed
+           OUTPUT/figures       figures of these tables as SVG and PNG, with their data
 
     \b
     Examples:
@@ -88,14 +90,18 @@ def openb(
     check_folder(data, specs)
     runs: list[Run] = []
     write_tables(runs, output)  # a folder that cannot be written is told before the work
+    figures = prepare_figures(output, wanted=not no_plots)
     tell = (lambda _spec, _part: None) if quiet else _teller(len(specs), runs)
     with stopping_on_interrupt() as stop:
         for run in run_suite(data, specs, jobs=jobs, progress=tell, should_stop=stop.is_set):
             runs.append(run)
             write_tables(runs, output)
         stopped = stop.is_set() and len(runs) < len(specs)
-    _draw(runs, output)
     print_runs(runs, output, as_json=as_json)
+    if figures is not None and runs:
+        draw_figures(output, figures)
+        if not as_json:
+            typer.echo(f"Figures are in {figures}")
     if stopped:
         complain(f"interrupted; {len(runs)} of {len(specs)} runs are in {output}")
         return Exit.INTERRUPTED
@@ -163,17 +169,6 @@ def _numbers(text: str, option: str, kind: "type[int | float]", least: float, mo
     if not values or not all(least <= value <= most for value in values):
         raise InputError(f"{text!r} cannot be used", field=option, cure=cure)
     return values
-
-
-def _draw(runs: "Sequence[Run]", output: Path) -> None:
-    from kai_solver.lab.experiments.plots import has_matplotlib, write_plots
-
-    if not runs:
-        return
-    if has_matplotlib():
-        write_plots(runs, output)
-    else:
-        complain("no plots: they need matplotlib (pip install 'kai-solver[experiments]'); the tables are complete")
 
 
 def _teller(total: int, ended: "Sequence[Run]") -> "Callable[[RunSpec, float], None]":

@@ -28,4 +28,4 @@ def print_runs(runs: Sequence[Run], output: Path, *, as_json: bool) -> None:
         spec = run.spec
         line = f"{spec.trace:<12} {spec.seed:>4}  {spec.label:<26}{shares}  {'':7}{failed}"
         typer.echo(f"{line}{run.moved:>7}{run.seconds:>9.1f}")
-    typer.echo(f"tables and plots: {output}")
+    typer.echo(f"Tables are in {output}")

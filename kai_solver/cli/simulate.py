@@ -8,11 +8,13 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from kai_solver.cli.exits import Exit, complain, guarded
+from kai_solver.cli.figures import NoPlots, draw_figures, prepare_figures
 from kai_solver.cli.options import AsJson, Budget, InputLimit, Quiet
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from kai_solver.domain import SolverModel
     from kai_solver.lab.simulate import Decider, Result, Scenario, Standing
 
 OUTPUT = Path("out/simulate")
@@ -30,7 +32,9 @@ def simulate(
         ),
     ] = "greedy-only,kube-default",
     budget: Budget = None,
-    output: Annotated[Path, typer.Option("--output", "-o", metavar="FOLDER", help="Folder for the tables.")] = OUTPUT,
+    output: Annotated[
+        Path, typer.Option("--output", "-o", metavar="FOLDER", help="Folder for tables and figures.")
+    ] = OUTPUT,
     seed: Annotated[
         int | None,
         typer.Option("--seed", metavar="N", min=0, help="Seed of all random numbers; default: the scenario's."),
@@ -38,6 +42,7 @@ def simulate(
     parquet: Annotated[
         bool, typer.Option("--parquet", help="Write parquet beside CSV; needs polars (kai-solver[experiments]).")
     ] = False,
+    no_plots: NoPlots = False,
     input_limit: InputLimit = None,
     as_json: AsJson = False,
     quiet: Quiet = False,
@@ -45,8 +50,8 @@ def simulate(
     """Replay a workload in simulated time: arrivals, run times, evictions and what they cost, node failures.
 
     Every policy gets the same jobs and the same failures. Tables are written to the output folder: jobs, queues, nodes,
-    cycles, stays and solve_times as CSV, and summary.json. Ctrl-C ends the replay and writes the results so far (exit
-    code 130).
+    cycles, stays and solve_times as CSV, and summary.json. Figures of them go to its folder `figures`, as SVG and PNG.
+    Ctrl-C ends the replay and writes the results so far (exit code 130).
 
     \b
     Examples:
@@ -54,21 +59,30 @@ def simulate(
       kai-solver simulate mine.yaml --policies fast,greedy-only,kube-default --budget 500ms --seed 7 -o out/mine
     """
     from kai_solver.cli.documents import deliver, document
-    from kai_solver.cli.inputs import parse_limits
+    from kai_solver.cli.inputs import parse_budget_s, parse_limits
     from kai_solver.cli.simulate_report import print_report
     from kai_solver.errors import InputError
+    from kai_solver.instances_io.output import make_folder
     from kai_solver.lab.simulate import has_parquet, load_scenario, summarize, write_tables
 
     if parquet and not has_parquet():
         cure = "Install it (pip install 'kai-solver[experiments]'), or do without: CSV is always written"
         raise InputError("needs polars, which is not installed", field="--parquet", cure=cure)
     loaded = load_scenario(scenario, seed=seed, limits=parse_limits(input_limit))
-    results = _replay_all(loaded, _names(policies), budget, output, quiet=quiet)
+    models = _models(_names(policies))
+    budget_s = parse_budget_s(budget) if budget is not None else None
+    make_folder(output)  # A place where nothing can be written is an error before the work.
+    figures = prepare_figures(output, wanted=not no_plots)
+    results = _replay_all(loaded, models, budget_s, quiet=quiet)
     write_tables(results, output, parquet=parquet)
     summaries = [summarize(result) for result in results]
     members = {"policies": [summary.document() for summary in summaries]}
     if deliver(document("simulation", members), as_json=as_json, output=None):
         print_report(loaded, summaries, output)
+    if figures is not None:
+        draw_figures(output, figures)
+        if not as_json:
+            typer.echo(f"Figures are in {figures}")
     if any(result.interrupted for result in results):
         complain(f"interrupted; what there is by then is in {output}")
         return Exit.INTERRUPTED
@@ -84,26 +98,28 @@ def _names(policies: str) -> list[str]:
     return names
 
 
-def _replay_all(
-    scenario: "Scenario", names: list[str], budget: str | None, output: Path, *, quiet: bool
-) -> "list[Result]":
-    """One policy after the other; the one that is interrupted is the last."""
-    from kai_solver.cli.inputs import parse_budget_s
-    from kai_solver.cli.interrupt import stopping_on_interrupt
-    from kai_solver.instances_io.output import make_folder
-    from kai_solver.lab.simulate import KubeDefault, ModelPolicy, replay
+def _models(names: list[str]) -> "dict[str, SolverModel | None]":
+    """By name the model that decides; None: kube-default does."""
+    from kai_solver.lab.simulate import KubeDefault
     from kai_solver.modelfiles import load_model
 
-    budget_s = parse_budget_s(budget) if budget is not None else None
-    models = {name: load_model(name) for name in names if name != KubeDefault.name}
-    make_folder(output)  # A place where nothing can be written is an error before the work.
+    return {name: None if name == KubeDefault.name else load_model(name) for name in names}
+
+
+def _replay_all(
+    scenario: "Scenario", models: "dict[str, SolverModel | None]", budget_s: float | None, *, quiet: bool
+) -> "list[Result]":
+    """One policy after the other; the one that is interrupted is the last."""
+    from kai_solver.cli.interrupt import stopping_on_interrupt
+    from kai_solver.lab.simulate import KubeDefault, ModelPolicy, replay
+
     results: list[Result] = []
     with stopping_on_interrupt() as stop:
-        for name in names:
+        for model in models.values():
             with ExitStack() as stack:
                 policy: Decider = KubeDefault()
-                if name in models:
-                    policy = stack.enter_context(ModelPolicy(models[name], budget_s=budget_s, seed=scenario.seed))
+                if model is not None:
+                    policy = stack.enter_context(ModelPolicy(model, budget_s=budget_s, seed=scenario.seed))
                 results.append(replay(scenario, policy, should_stop=stop.is_set, progress=None if quiet else _teller()))
             if stop.is_set():
                 break

@@ -44,6 +44,8 @@ class Panel:
         A line where x = y is drawn: points below it are better in y.
     most
         Upper end of ``y``; None: by its values.
+    least
+        Lower end of ``y``, in place of 0, where all values lie far from 0; the axis says so.
     """
 
     title: str
@@ -55,6 +57,12 @@ class Panel:
     is_share: bool = False
     has_diagonal: bool = False
     most: float | None = None
+    least: float = 0.0
+
+    @property
+    def y_text(self) -> str:
+        """What stands at the axis of ``y``."""
+        return f"{self.y_label} (axis begins at {self.least:g})" if self.least else self.y_label
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,9 +111,10 @@ def is_empty(figure: Figure) -> bool:
 
 
 def marks(figure: Figure) -> Iterator[tuple[str, str, float | str, float | None, str]]:
-    """Panel, series, x, y and text of every mark: the data behind the figure."""
+    """Panel (its title, and what its ``y`` are), series, x, y and text of every mark: the data behind the figure."""
     for panel in figure.panels:
+        name = f"{panel.title}: {panel.y_label}" if panel.title else panel.y_label
         for series in panel.series:
             texts = series.texts or [""] * len(series.x)
             for x, y, text in zip(series.x, series.y, texts, strict=True):
-                yield panel.title, series.name, x, y, text
+                yield name, series.name, x, y, text

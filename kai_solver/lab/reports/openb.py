@@ -1,5 +1,6 @@
 """The section of a report about the openb experiment: how much of the cluster can be used before pods stop fitting."""
 
+from math import floor
 from typing import TYPE_CHECKING
 
 from kai_solver.lab.experiments.published import PUBLISHED
@@ -74,6 +75,7 @@ def _percent(value: float | None) -> str:
 def _curves(curves: "pl.DataFrame") -> Figure:
     averaged = means(curves.filter(curves["arrived"] >= _FROM), ["allocation", "fragmentation"], ("arrived",))
     panels = []
+    least = _begin_of_axis(averaged)
     for trace in sorted(set(averaged["trace"])):
         own = averaged.filter(averaged["trace"] == trace)
         labels = list(dict.fromkeys(own["label"]))
@@ -87,31 +89,46 @@ def _curves(curves: "pl.DataFrame") -> Figure:
                     at, values = [float(p.arrived) for p in points], [p.allocation for p in points]
                     texts = [f"standard deviation {p.deviation:.2f}" for p in points]
                     series.append(Series(f"{label}, published", at, values, "points", style, texts))
-            panels.append(Panel(f"Trace {trace}", "GPUs asked for so far, % of all", title, series))
+            ends = (100.0, least) if column == "allocation" else (None, 0.0)
+            panels.append(
+                Panel(f"Trace {trace}", "GPUs asked for so far, % of all", title, series, most=ends[0], least=ends[1])
+            )
     return Figure(
         "allocation",
         "What can be allocated, and what cannot be used",
-        "Pods arrive until they ask for 130% of the GPUs, and none departs. Left: GPUs in use. Points are the figures "
-        "that the authors of the experiment published. Right: free capacity that typical pods cannot use.",
+        "Pods arrive until they ask for 130% of the GPUs, and none departs. Left: GPUs in use; the axis does not begin "
+        "at 0. Points are the figures that the authors of the experiment published. Right: free capacity that "
+        "typical pods cannot use.",
         panels,
         columns=2,
     )
+
+
+def _begin_of_axis(averaged: "pl.DataFrame") -> float:
+    """The next lower multiple of 5 below all that is drawn of the allocation: it is far from 0."""
+    drawn = [value for value in averaged["allocation"] if value is not None]
+    pairs = set(zip(averaged["trace"], averaged["label"], strict=True))
+    drawn += [point.allocation for pair in pairs for point in PUBLISHED.get(pair, ())]
+    return 5.0 * floor(min(drawn, default=0.0) / 5)
 
 
 def _failed(failed: "pl.DataFrame") -> Figure:
     import polars as pl
 
     ends = failed.filter(pl.col("arrived") == pl.col("arrived").max().over("trace", "label", "seed"))
-    averaged = means(ends, ["failed"], ("size",))
+    averaged = means(ends, ["failed", "pods"], ("size",))
     panels = []
     for trace in sorted(set(averaged["trace"])):
         own = averaged.filter(averaged["trace"] == trace)
         bars = []
         for style, label in enumerate(dict.fromkeys(own["label"])):
             mine = own.filter(own["label"] == label)
-            counts = dict(zip(mine["size"], mine["failed"], strict=True))
+            found = {size: (failed, pods) for size, failed, pods in mine.select("size", "failed", "pods").iter_rows()}
             names = [_SIZE_NAMES.get(size, f"{size} GPU{'' if size == '1' else 's'}") for size in SIZES]
-            bars.append(Series(label, names, [counts.get(size) for size in SIZES], "bars", style))
-        panels.append(Panel(f"Trace {trace}", "size of the pod", "pods that failed", bars))
-    text = "Pods that found no place until the end of the run, by their size; means over seeds."
+            counts = [found.get(size, (0.0, 0.0)) for size in SIZES]
+            shares = [failed / pods if pods else None for failed, pods in counts]
+            texts = [f"{failed:,.0f} of {pods:,.0f} pods" for failed, pods in counts]
+            bars.append(Series(label, names, shares, "bars", style, texts))
+        panels.append(Panel(f"Trace {trace}", "size of the pod", "pods that failed", bars, is_share=True))
+    text = "The share of the pods of each size that found no place until the end of the run; means over seeds."
     return Figure("failed", "Pods without a place", text, panels)

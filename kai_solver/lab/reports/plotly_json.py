@@ -83,12 +83,13 @@ def _x_axis(panel: Panel, domain: tuple[float, float], number: str) -> dict[str,
 
 
 def _y_axis(panel: Panel, domain: tuple[float, float], number: str) -> dict[str, Any]:
-    axis = _axis(panel.y_label) | {"domain": [round(at, 4) for at in domain], "anchor": f"x{number}"}
+    axis = _axis(panel.y_text) | {"domain": [round(at, 4) for at in domain], "anchor": f"x{number}"}
     if panel.is_log_y:
         return axis | {"type": "log", "dtick": 1, "exponentformat": "power"}
-    axis |= {"rangemode": "tozero"}
     if panel.most is not None:
-        axis |= {"range": [0, panel.most]}
+        axis |= {"range": [panel.least, panel.most]}
+    else:
+        axis |= {"range": [panel.least, None], "autorange": "max"} if panel.least else {"rangemode": "tozero"}
     return axis | ({"tickformat": ".0%" if panel.most else "~%"} if panel.is_share else {})
 
 

@@ -87,9 +87,9 @@ def _fill(axes: Any, panel: Panel, handles: dict[str, Any]) -> None:
     if panel.is_share:
         axes.yaxis.set_major_formatter(_SHARE)
     if not panel.is_log_y:
-        axes.set_ylim(bottom=0, top=panel.most)
+        axes.set_ylim(bottom=panel.least, top=panel.most)
     axes.set_xlabel(panel.x_label)
-    axes.set_ylabel(panel.y_label)
+    axes.set_ylabel(panel.y_text)
     axes.grid(visible=True, axis="y")
 
 

@@ -55,11 +55,24 @@ def test_tables_agree_with_each_other(small: Path) -> None:
 
 
 @pytest.mark.slow
-def test_plots_are_drawn(small: Path) -> None:
-    pytest.importorskip("matplotlib")
+def test_figures_are_drawn_of_the_tables(small: Path) -> None:
     assert run_small(small, "--policies", "bestfit").exit_code == 0
-    for name in ("allocation", "fragmentation", "failed"):
-        assert "<svg" in (small / "out" / f"{name}_small.svg").read_text()
+    for name in ("allocation", "failed"):
+        assert "<svg" in (small / "out" / "figures" / f"{name}.svg").read_text()
+    curves = {int(row["arrived"]): float(row["allocation"]) for row in read(small / "out" / "curves.csv")}
+    drawn = [row for row in read(small / "out" / "figures" / "allocation.csv") if row["series"] == "bestfit"]
+    drawn = [row for row in drawn if row["panel"] == "Trace small: GPUs allocated, %"]
+    allocation = {int(float(row["x"])): float(row["y"]) for row in drawn}
+    assert allocation == {arrived: value for arrived, value in curves.items() if arrived >= 80}
+    failed = {row["size"]: row for row in read(small / "out" / "failed.csv")[-6:]}
+    shares = {row["x"]: row for row in read(small / "out" / "figures" / "failed.csv")}
+    one = failed["1"]
+    assert float(shares["1 GPU"]["y"]) == int(one["failed"]) / int(one["pods"])
+
+
+def test_figures_can_be_left_out(small: Path) -> None:
+    assert run_small(small, "--policies", "bestfit", "--no-plots", "--quiet").exit_code == 0
+    assert not (small / "out" / "figures").exists()
 
 
 @pytest.mark.slow

@@ -8,6 +8,7 @@ import pytest
 from kai_solver.errors import InputError
 from kai_solver.lab.experiments.tables import write_tables
 from kai_solver.lab.reports import build_report, write_figures, write_page
+from kai_solver.lab.reports.plotly_json import plotly_figure
 from kai_solver.lab.runs import Definition, InstanceFile, Outcome, StageResult, Study, tasks_of
 from kai_solver.lab.runs.running import blank
 from kai_solver.modelfiles import load_model
@@ -67,7 +68,7 @@ def test_an_experiment(tmp_path: Path) -> None:
         Run(
             RunSpec("default", seed, policy, 1, 0.0),
             tuple(Bin(at, level - at / 10, level, 5.0, 50.0, 0.0) for at in (100, 130)),
-            tuple(Failures(at, size, 20, 4 + seed if at > 100 else 2) for at in (100, 130) for size in SIZES),
+            tuple(Failures(at, size, 100, 4 + seed if at > 100 else 2) for at in (100, 130) for size in SIZES),
             0,
             1.0,
         )
@@ -82,7 +83,13 @@ def test_an_experiment(tmp_path: Path) -> None:
     published = [series.name for panel in allocation.panels for series in panel.series if series.kind == "points"]
     assert published == ["bestfit, published", "fgd, published"]
     [panel] = failed.panels
-    assert panel.series[0].y[2] == 4 + 43
+    assert panel.series[0].y[2] == 0.47
+    assert panel.series[0].texts[2] == "47 of 100 pods"
+    # The least value is 77, and 0 is far from that.
+    assert allocation.panels[0].least == 75
+    assert allocation.panels[0].y_text == "GPUs allocated, % (axis begins at 75)"
+    assert plotly_figure(allocation)["layout"]["yaxis"]["range"] == [75, 100]
+    assert allocation.panels[1].least == 0
     write_page(report, tmp_path / "page.html")
 
     changed(tmp_path / "openb", "curves.csv", "allocation", "allocated")

@@ -115,6 +115,64 @@ def test_a_folder_that_cannot_be_written_is_said(scenario: Path, tmp_path: Path)
     assert "cannot be written" in done.stderr
 
 
+def figures_of(folder: Path) -> set[str]:
+    return {path.name for path in (folder / "figures").iterdir()}
+
+
+def points(folder: Path, name: str) -> list[dict[str, str]]:
+    with (folder / "figures" / f"{name}.csv").open() as stream:
+        return list(csv.DictReader(stream))
+
+
+def test_figures_are_drawn_of_the_tables(scenario: Path, tmp_path: Path) -> None:
+    done = call(str(scenario), "-o", str(tmp_path / "out"), "-q")
+    assert done.exit_code == 0, done.output
+    assert f"Figures are in {tmp_path / 'out' / 'figures'}" in " ".join(done.stdout.split())
+    for name in ("utilisation", "waits", "waits-by-group", "fair-share", "fragmentation", "evictions"):
+        assert {f"{name}.svg", f"{name}.png", f"{name}.csv"} <= figures_of(tmp_path / "out")
+    with (tmp_path / "out" / "cycles.csv").open() as stream:
+        cycles = [row for row in csv.DictReader(stream) if row["policy"] == "kube-default"]
+    drawn = [row for row in points(tmp_path / "out", "utilisation") if row["series"] == "kube-default"]
+    shares = [float(row["y"]) for row in drawn if row["panel"] == "GPUs held"]
+    assert shares[: len(cycles)] == [float(row["gpus_held"]) / float(row["gpus_up"]) for row in cycles]
+    assert max(shares) > 0
+
+
+def test_figures_can_be_left_out(scenario: Path, tmp_path: Path) -> None:
+    done = call(str(scenario), "-o", str(tmp_path / "out"), "-q", "--no-plots", "--policies", "kube-default")
+    assert done.exit_code == 0, done.output
+    assert "Figures" not in done.stdout
+    assert not (tmp_path / "out" / "figures").exists()
+
+
+def test_without_matplotlib_there_are_tables(scenario: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    find = importlib.util.find_spec
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name == "matplotlib" else find(name))
+    done = call(str(scenario), "-o", str(tmp_path / "out"), "-q")
+    assert done.exit_code == 0, done.output
+    assert done.stderr.count("matplotlib") == 1
+    assert "pip install 'kai-solver[experiments]'" in done.stderr
+    assert not (tmp_path / "out" / "figures").exists()
+    assert (tmp_path / "out" / "jobs.csv").exists()
+
+
+def test_a_place_where_no_figure_can_be_is_said_before_the_work(scenario: Path, tmp_path: Path) -> None:
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / "figures").write_text("")
+    done = call(str(scenario), "-o", str(tmp_path / "out"), "-q")
+    assert done.exit_code == 2
+    assert "figures: cannot be written" in done.stderr
+    assert not (tmp_path / "out" / "jobs.csv").exists()
+
+
+def test_figures_of_a_scenario_in_which_nothing_happens(tmp_path: Path) -> None:
+    path = tmp_path / "still.json"
+    path.write_bytes(orjson.dumps(SCENARIO | {"workloads": []}))
+    done = call(str(path), "-o", str(tmp_path / "out"), "-q", "--policies", "kube-default")
+    assert done.exit_code == 0, done.output
+    assert "waits.svg" not in figures_of(tmp_path / "out")
+
+
 def test_an_interrupted_run_writes_what_it_has(scenario: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     import signal
 
@@ -133,3 +191,4 @@ def test_an_interrupted_run_writes_what_it_has(scenario: Path, tmp_path: Path, m
     assert document["interrupted"]
     assert document["jobs"]["running"] == 1
     assert "interrupted; what there is by then is in" in done.stderr
+    assert "utilisation.png" in figures_of(tmp_path / "out")

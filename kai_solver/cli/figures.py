@@ -1,0 +1,54 @@
+"""Figures that a command draws of its own tables, without being asked: what it needs, where they go."""
+
+import importlib.util
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from kai_solver.cli.exits import complain
+
+FOLDER = "figures"
+"""In the folder of the tables."""
+PACKAGES = ("matplotlib", "polars")
+
+NoPlots = Annotated[bool, typer.Option("--no-plots", help="Draw no figures.")]
+
+
+def prepare_figures(output: Path, *, wanted: bool) -> Path | None:
+    """Find out before any work whether figures can be drawn; None: they cannot, which is said, or are not wanted.
+
+    Returns
+    -------
+    Path or None
+        The folder that they go to. It is there, and can be written.
+
+    Raises
+    ------
+    InputError
+        The folder cannot be made, or nothing can be written into it.
+    """
+    from kai_solver.instances_io.output import make_folder
+
+    if not wanted:
+        return None
+    missing = [name for name in PACKAGES if importlib.util.find_spec(name) is None]
+    if missing:
+        need = " and ".join(missing)
+        complain(f"no figures: they need {need} (pip install 'kai-solver[experiments]'); the tables are complete")
+        return None
+    make_folder(output / FOLDER)
+    return output / FOLDER
+
+
+def draw_figures(output: Path, folder: Path) -> list[Path]:
+    """Draw what `kai-solver report --figures` would draw of the tables in ``output``; return the drawings.
+
+    Raises
+    ------
+    InputError
+        A figure cannot be written.
+    """
+    from kai_solver.lab.reports import build_report, write_figures
+
+    return write_figures(build_report([output]), folder)
