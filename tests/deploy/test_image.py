@@ -168,10 +168,10 @@ print(compiled.folder(), compiled.is_cached(), compiled.load_kept(), compiled.is
 
 
 def test_every_module_of_ours_can_be_imported(built: Path) -> None:
-    """So nothing that it needs is missing; what is extra may be, and says so."""
+    """So nothing that it needs is missing; what is extra may be: the image cannot run studies on other machines."""
     code = """
 import importlib, pkgutil, sys, kai_solver
-extras = {"matplotlib", "polars"}
+extras = {"matplotlib", "polars", "distributed"}
 for found in pkgutil.walk_packages(kai_solver.__path__, "kai_solver."):
     if found.name.endswith("__main__"):
         continue

@@ -58,6 +58,9 @@ LEADERSHIP = {"live": "8s", "renew": "6s", "retry": "500ms"}
 busy machine an API server may well be silent for seconds, and who cannot renew ends.
 """
 
+LEASE = "kai-solver-kai-scheduler"
+"""The Lease of a controller with the chart's settings."""
+
 CRDS = Resource("apiextensions.k8s.io", "v1", "customresourcedefinitions", "CustomResourceDefinition", namespaced=False)
 _RBAC = "rbac.authorization.k8s.io"
 _INSTALLED = {

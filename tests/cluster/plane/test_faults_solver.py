@@ -11,7 +11,7 @@ import pytest
 from kai_solver.cluster.lease import Lease
 from kai_solver.cluster.resources import LEASES
 from kai_solver.kubeobjects.raw import parse_time_s
-from tests.cluster.plane.cluster import LEADERSHIP, Cluster, Replica
+from tests.cluster.plane.cluster import LEADERSHIP, LEASE, Cluster, Replica
 from tests.cluster.plane.conftest import Make
 from tests.cluster.plane.inside import inside
 from tests.cluster.plane.plane import cpu_s, wait_for
@@ -20,7 +20,6 @@ from tests.support.leases import holder_of
 LONG_S = 120.0
 HOUR_S = 3600.0
 SOLVER = "search/worker.py"
-LEASE = "kai-solver-kai-scheduler"
 
 
 def holder(cluster: Cluster) -> str:

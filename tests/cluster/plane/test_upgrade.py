@@ -11,7 +11,7 @@ import pytest
 from kai_solver.cluster.resources import LEASES
 from kai_solver.kubeobjects import names
 from kai_solver.kubeobjects.stored import FORMAT
-from tests.cluster.plane.cluster import Cluster, Replica
+from tests.cluster.plane.cluster import LEASE, Cluster, Replica
 from tests.cluster.plane.conftest import Make
 from tests.cluster.plane.plane import ROOT, Plane, wait_for
 from tests.cluster.plane.release import Release, helm_or_skip
@@ -53,8 +53,7 @@ def killed_in_half(cluster: Cluster, replica: Replica, prefix: str, size: int) -
 
 
 def notes(cluster: Cluster) -> dict[str, str]:
-    (lease,) = (one for one in cluster.plane.api.page(LEASES).items if "kai-solver" in str(one["metadata"].get("name")))
-    found: dict[str, str] = lease["metadata"].get("annotations") or {}
+    found: dict[str, str] = cluster.plane.api.get(LEASES, "kai-solver", LEASE)["metadata"].get("annotations") or {}
     return found
 
 
