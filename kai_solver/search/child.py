@@ -21,6 +21,7 @@ from kai_solver.prices import Programme, Solved
 from kai_solver.search import worker
 from kai_solver.search.channel import Channel
 from kai_solver.search.parameters import SolverParameters
+from kai_solver.search.solver_log import AskedModel, LogReader
 from kai_solver.search.worker import Frame, encode_frame
 
 OnIncumbent = Callable[[Ints, int], None]
@@ -58,6 +59,8 @@ class SolverChild:
         A child that is not ready this long after its start is killed. Up to then it outlives deadlines.
     clock
         Monotonic seconds; deadlines are read on it.
+    reads_log
+        Whether CP-SAT writes its log and it is read, for `found_by` and `take_models`.
     """
 
     def __init__(
@@ -68,7 +71,11 @@ class SolverChild:
         memory_mib: float | None = 4096,
         start_s: float = 30.0,
         clock: Callable[[], float] = time.monotonic,
+        reads_log: bool = False,
     ) -> None:
+        self._reads_log = reads_log
+        self._log: LogReader | None = None
+        self._models: list[AskedModel] = []
         self._command = tuple(command)
         self._grace_s = grace_s
         self._memory_mib = math.inf if memory_mib is None else memory_mib
@@ -116,6 +123,16 @@ class SolverChild:
         taken, self._phases_s = self._phases_s, {}
         return taken
 
+    def take_models(self) -> list[AskedModel]:
+        """Models that CP-SAT was asked about since this was last asked for; empty where its log is not read."""
+        taken, self._models = self._models, []
+        return taken
+
+    @property
+    def found_by(self) -> str:
+        """Subsolver with the newest solution or bound of the question that is being asked; empty between questions."""
+        return "" if self._log is None else self._log.found_by
+
     def warm(self) -> None:
         """Start the child ahead of the first question and return at once; a failure shows in that question."""
         with contextlib.suppress(SolverError):
@@ -150,6 +167,7 @@ class SolverChild:
         columns = spec.wire()
         self._question += 1
         answer = _Answer(spec, self._question, self._clock, on_incumbent, on_bound)
+        self._log = answer.log = LogReader() if self._reads_log and parameters.engine == "cp-sat" else None
         try:
             self._converse(answer, columns, parameters, deadline_s, should_stop or (lambda: False))
         except SolverError as error:
@@ -158,6 +176,10 @@ class SolverChild:
         except BaseException:  # Ctrl-C, or a caller's callback: the conversation cannot be taken up again
             self._drop()
             raise
+        finally:
+            self._log = None
+            if answer.log is not None and answer.log.has_begun:
+                self._models.append(answer.log.asked_model(*spec.size, self._clock() - answer.asked_s))
         for phase, seconds in answer.phases_s.items():
             self._phases_s[phase] = self._phases_s.get(phase, 0.0) + seconds
         return answer.result()
@@ -244,6 +266,7 @@ class SolverChild:
             "engine": parameters.engine,
             "parameters": parameters.as_mapping(),
             "time_limit_s": limit_s,
+            "log": answer.log is not None,
         }
         channel.send(encode_frame("solve", fields, columns))
         patience_s, seen_s, stop_sent = math.inf, self._clock(), False
@@ -352,9 +375,10 @@ class _Answer:
         self.finished = False
         self.error = ""
         self.phases_s: dict[str, float] = {}
+        self.asked_s = clock()
+        self.log: LogReader | None = None
         self._spec = spec
         self._clock = clock
-        self._asked_s = clock()
         self._on_incumbent = on_incumbent
         self._on_bound = on_bound
         self._values: Ints | None = None
@@ -383,7 +407,7 @@ class _Answer:
             values=self._values,
             objective=self._objective,
             bound=None if self._infeasible else self._bound,
-            wall_s=self._clock() - self._asked_s,
+            wall_s=self._clock() - self.asked_s,
             build_s=self._build_s,
             first_s=self._first_s,
             deterministic_s=self._deterministic_s,
@@ -392,7 +416,10 @@ class _Answer:
         )
 
     def _take(self, frame: Frame) -> None:
-        self.phases_s.setdefault("presolve", self._clock() - self._asked_s)
+        if frame.kind == "log" and self.log is not None:
+            self.log.feed(str(frame.fields["text"]), float(frame.fields["at_s"]))
+            return
+        self.phases_s.setdefault("presolve", self._clock() - self.asked_s)
         if frame.kind == "incumbent":
             self._incumbents += 1
             self._solution(frame.blobs["values"])
@@ -414,10 +441,10 @@ class _Answer:
         if objective < self._bound:
             raise SolverError(f"the solver process answers nonsense: {objective} is below its bound {self._bound}")
         if self._first_s is None:
-            self._first_s = self._clock() - self._asked_s
+            self._first_s = self._clock() - self.asked_s
         if self._objective is None or objective < self._objective:
             self._values, self._objective = values, objective
-            self.phases_s["best"] = self._clock() - self._asked_s
+            self.phases_s["best"] = self._clock() - self.asked_s
             self.phases_s.setdefault("first", self.phases_s["best"])
             if self._on_incumbent is not None:
                 self._on_incumbent(values, objective)
@@ -445,7 +472,7 @@ class _Answer:
             self._infeasible = True
         self.finished = True
         if self._infeasible or self._objective == self._bound:
-            self.phases_s["proof"] = self._clock() - self._asked_s
+            self.phases_s["proof"] = self._clock() - self.asked_s
 
     def _refute_infeasible(self) -> None:
         hint = self._spec.complete_hint

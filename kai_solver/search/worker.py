@@ -43,6 +43,9 @@ _MILP_SPARE_S = 0.05
 _RELATIVE_ERROR, _ABSOLUTE_ERROR = 1e-9, 1e-5
 """By how much a bound that was calculated in floating point may be too high."""
 
+_LOG_AT_ONCE = ("#", "Starting presolve", "Starting search", "CpSolverResponse")
+"""Begins of lines of CP-SAT's log after which it is sent on."""
+
 LINEAR, AT_MOST_ONE, BOOL_OR, EXACTLY_ONE = range(4)
 """Kinds of rows, as in ``model.rows``."""
 
@@ -324,6 +327,8 @@ class Worker:
         solver = self._helper.SolveWrapper()
         solver.set_parameters(self._parameters(frame.fields, build_s))
         solver.add_best_bound_callback(lambda bound: self.send("bound", {"id": question, "bound": bound}))
+        if frame.fields.get("log"):
+            solver.add_log_callback(_Log(self, question))
         on_solution = self._on_solution(question)  # the solver keeps a bare pointer: it must outlive the solve
         solver.add_solution_callback(on_solution)
         with self._stopping:
@@ -394,6 +399,8 @@ class Worker:
             known = getattr(parameters, name)
             setattr(parameters, name, type(known)(value) if hasattr(type(known), "__members__") else value)
         parameters.catch_sigint_signal = False
+        if fields.get("log"):
+            parameters.log_search_progress, parameters.log_to_stdout = True, False  # to the callback
         limit = fields["time_limit_s"] - spent_s
         if limit < float("inf"):
             parameters.max_time_in_seconds = limit
@@ -422,6 +429,24 @@ class Worker:
         }
         solution = array("q", response.solution)
         self.send("answer", fields, {"values": solution.tobytes()} if solution else None)
+
+
+class _Log:
+    """Sends the log's lines, those of a hundred steps of presolve together, each solution and bound at once."""
+
+    def __init__(self, worker: Worker, question: int) -> None:
+        self._worker = worker
+        self._question = question
+        self._lines: list[str] = []
+        self._begun_s = time.monotonic()
+
+    def __call__(self, text: str) -> None:
+        """Take a line, or several."""
+        self._lines.append(text)
+        if text.lstrip().startswith(_LOG_AT_ONCE):
+            fields = {"id": self._question, "text": "\n".join(self._lines), "at_s": time.monotonic() - self._begun_s}
+            self._worker.send("log", fields)
+            self._lines.clear()
 
 
 def main() -> None:

@@ -8,7 +8,7 @@ from typing import Literal
 
 from kai_solver.domain import Stage
 from kai_solver.lab.bench.measure import Run
-from kai_solver.lab.runs.verdicts import stage_order
+from kai_solver.lab.runs.stage_order import stage_order
 
 Order = Literal["better", "same", "worse", ""]
 

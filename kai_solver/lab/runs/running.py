@@ -1,7 +1,7 @@
 """What happens in the process of a run: decide once, or replay a scenario, and write down what that came to."""
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 
@@ -13,6 +13,8 @@ from kai_solver.lab.runs.cpuclock import CpuClock
 from kai_solver.lab.runs.machine import cores, cpu, host, revision, versions
 from kai_solver.lab.runs.record import Improvement, RunRecord, StageResult, Status
 from kai_solver.lab.runs.task import KUBE_DEFAULT, Generated, Source, Task
+from kai_solver.search.child import SolverChild
+from kai_solver.search.solver_log import AskedModel
 from kai_solver.units import MILLI
 
 Hear = Callable[[Improvement], None]
@@ -95,15 +97,16 @@ def described(record: RunRecord, snapshot: Snapshot) -> RunRecord:
 class _Listener:
     """Hears a cycle's progress; keeps what is better than what was known of the stage before."""
 
-    def __init__(self, hear: Hear) -> None:
+    def __init__(self, hear: Hear, found_by: Callable[[], str]) -> None:
         self.improvements: list[Improvement] = []
+        self._found_by = found_by
         self._hear = hear
         self._known: dict[str, tuple[float | None, float | None]] = {}
 
     def __call__(self, progress: Progress) -> None:
         """Take notice."""
         if progress.bound is not None:
-            self.take(progress.elapsed_s, progress.phase, progress.incumbent, progress.bound, "")
+            self.take(progress.elapsed_s, progress.phase, progress.incumbent, progress.bound, self._found_by())
 
     def take(self, at_s: float, stage: str, value: float | None, bound: float | None, found_by: str) -> None:
         """Write down what a stage has reached, where that is news."""
@@ -120,10 +123,12 @@ def decide_once(task: Task, loaded: Loaded, hear: Hear = lambda _: None) -> tupl
     The solver's process is started before, and is not in the budget.
     """
     model = model_for(task, loaded)
-    listener = _Listener(hear)
+    clock = CpuClock() if task.clock == "cpu" else time.monotonic
+    child = SolverChild(memory_mib=model.search.memory_mib, clock=clock, reads_log=True)
+    listener = _Listener(hear, lambda: child.found_by)
     record = described(blank(task, "ok"), loaded.snapshot)
     faults: list[Fault] = []
-    with Engine(model, clock=CpuClock() if task.clock == "cpu" else time.monotonic) as engine:
+    with Engine(model, clock=clock, child=child) as engine:
         engine.wait()
         plan = cycle(
             loaded.snapshot,
@@ -139,7 +144,23 @@ def decide_once(task: Task, loaded: Loaded, hear: Hear = lambda _: None) -> tupl
         listener.take(plan.timing_s["decide"], stage.name, stage.value, stage.bound, "")
     if faults:
         record = replace(record, status="failed", error="; ".join(" ".join(fault.error.split()) for fault in faults))
-    return _of_plan(record, plan, listener.improvements), tuple(listener.improvements)
+    record = with_models(_of_plan(record, plan, listener.improvements), child.take_models())
+    return record, tuple(listener.improvements)
+
+
+def with_models(record: RunRecord, models: Sequence[AskedModel]) -> RunRecord:
+    """The row with the size of the largest of these models, and the seconds that presolve took of all."""
+    if not models:
+        return record
+    largest = max(models, key=lambda model: (model.variables, model.constraints, model.presolved_variables))
+    return replace(
+        record,
+        variables=largest.variables,
+        constraints=largest.constraints,
+        presolved_variables=largest.presolved_variables,
+        presolved_constraints=largest.presolved_constraints,
+        presolve_s=sum(model.presolve_s for model in models),
+    )
 
 
 def model_for(task: Task, loaded: Loaded) -> SolverModel:
@@ -171,7 +192,6 @@ def _of_plan(record: RunRecord, plan: Plan, improvements: list[Improvement]) -> 
         best_plan_s=max((one.at_s for one in improvements if one.value is not None), default=timing["decide"]),
         proof_s=timing["decide"] if all(stage.optimal for stage in plan.stages) else None,
         build_s=timing.get("build", 0.0),
-        presolve_s=timing.get("presolve", 0.0),
         solve_s=timing["decide"],
     )
 

@@ -15,6 +15,7 @@ from kai_solver.errors import InputError
 from kai_solver.lab.runs.definition import Definition, definition_text, read_definition, tasks_of
 from kai_solver.lab.runs.frames import Frames, check_polars, frames_of, write_frames
 from kai_solver.lab.runs.record import Improvement, RunRecord, record_of
+from kai_solver.lab.runs.scoring import with_integrals
 from kai_solver.lab.runs.task import BUNDLE, Outcome, Task
 
 DEFINITION, RUNS, FAILED, SIMULATIONS = "study.yaml", "runs.jsonl", "failed", "simulations"
@@ -33,6 +34,7 @@ class Study:
         self.definition = definition
         self._records: dict[str, RunRecord] = {}
         self._improvements: dict[str, tuple[Improvement, ...]] = {}
+        self._integrated: tuple[RunRecord, ...] | None = None
         self._file: int | None = None
         self._read()
 
@@ -90,8 +92,13 @@ class Study:
 
     @property
     def records(self) -> tuple[RunRecord, ...]:
-        """Runs that ended, in the order in which they did; of a run that was lost and done again the later one."""
-        return tuple(self._records.values())
+        """Runs that ended, in the order in which they did; of a run that was lost and done again the later one.
+
+        Their primal integrals are against the best plans that this study has found so far.
+        """
+        if self._integrated is None:
+            self._integrated = with_integrals(tuple(self._records.values()), self._improvements)
+        return self._integrated
 
     @property
     def ended(self) -> frozenset[str]:
@@ -128,6 +135,7 @@ class Study:
         self._records.pop(record.run, None)
         self._records[record.run] = record
         self._improvements[record.run] = outcome.improvements
+        self._integrated = None
 
     def frames(self) -> Frames:
         """The tables of all runs that ended.

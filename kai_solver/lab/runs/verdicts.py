@@ -1,11 +1,12 @@
 """What a study says of its models: sums of each, and each against the first, pair by pair."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean, median
 
 from kai_solver.lab.runs.paired import FEWEST, PairedDifference, paired_difference
 from kai_solver.lab.runs.record import RunRecord
+from kai_solver.lab.runs.stage_order import stage_order
 
 _SECONDS_PER_HOUR = 3600.0
 
@@ -164,23 +165,6 @@ def _plan_order(run: RunRecord, other: RunRecord) -> float | None:
         if abs(value - its) > _SAME * max(1.0, abs(its)):
             return -1.0 if value < its else 1.0
     return 0.0
-
-
-def stage_order(*stages: Iterable[str]) -> list[str]:
-    """Names of all stages in their order; of one kind (``evicted-work/<priority>``) the highest priority first.
-
-    A plan has no stage of a stratum that it does not touch: vectors are compared by name, in the order of the plan with
-    more kinds of stages.
-    """
-    names = [list(of_plan) for of_plan in stages]
-    kinds_of = [list(dict.fromkeys(name.partition("/")[0] for name in of_plan)) for of_plan in names]
-    kinds = list(dict.fromkeys(kind for kinds in sorted(kinds_of, key=len, reverse=True) for kind in kinds))
-
-    def key(name: str) -> tuple[int, int, str]:
-        kind, _, stratum = name.partition("/")
-        return kinds.index(kind), -int(stratum) if stratum.lstrip("-").isdigit() else 0, name
-
-    return sorted({name for of_plan in names for name in of_plan}, key=key)
 
 
 _SAME = 1e-9

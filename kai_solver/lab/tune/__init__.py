@@ -1,6 +1,6 @@
 """Tuning: which values of a model's parameters give better plans in the same time, tested on instances held out."""
 
-from kai_solver.lab.tune.scoring import best_values, score
+from kai_solver.lab.runs.scoring import best_values, score
 from kai_solver.lab.tune.space import FORMAT, Space, read_space
 from kai_solver.lab.tune.splitting import Split, split
 from kai_solver.lab.tune.tuning import TuneProgress, TuneStoppedError, tune

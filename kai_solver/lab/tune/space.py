@@ -13,8 +13,8 @@ from kai_solver.instances_io import read_documents
 from kai_solver.instances_io.bench_schema import Count, GeneratorDoc, RealDoc
 from kai_solver.instances_io.fields import Seconds, Strict, validate
 from kai_solver.lab.runs import Generated, InstanceFile, Limits, Source, content_hash, family_of
+from kai_solver.lab.runs.scoring import Objective
 from kai_solver.lab.tune.parameters import Value, check_value, present_value
-from kai_solver.lab.tune.scoring import Objective
 from kai_solver.lab.tune.splitting import Instance, SplitDoc, Use, seconds_of
 from kai_solver.modelfiles import complete_document, load_model
 

@@ -28,8 +28,8 @@ from kai_solver.errors import InputError, printable
 from kai_solver.lab.runs import Definition, RunRecord, RunStoppedError, Study, Task, check_tasks, execute, task_of
 from kai_solver.lab.runs.machine import cores, cpu, revision, versions
 from kai_solver.lab.runs.paired import check_scipy
+from kai_solver.lab.runs.scoring import best_values, score
 from kai_solver.lab.tune.parameters import Value, document_with
-from kai_solver.lab.tune.scoring import best_values, score
 from kai_solver.lab.tune.space import ParameterDoc, Space
 from kai_solver.lab.tune.splitting import Instance, Split, split
 from kai_solver.lab.tune.verdict import Pair, Side, Tried, TuneVerdict, side_of, verdict_text

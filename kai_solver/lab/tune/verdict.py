@@ -6,8 +6,8 @@ from statistics import fmean
 from typing import Any, Literal
 
 from kai_solver.lab.runs import PairedDifference, paired_difference
+from kai_solver.lab.runs.scoring import Objective
 from kai_solver.lab.tune.parameters import Value
-from kai_solver.lab.tune.scoring import Objective
 
 FORMAT = "kai-tuning/v1"
 

@@ -5,10 +5,13 @@ the run is better. A plan has no stage of a stratum that it does not touch; its 
 the mean over its stages; each weighs half as much as the one before.
 """
 
+from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Literal
 
-from kai_solver.lab.runs import Improvement, RunRecord
+from kai_solver.lab.runs.record import Improvement, RunRecord
+from kai_solver.lab.runs.stage_order import stage_order
 
 Objective = Literal["primal-integral", "final-gap"]
 NO_PLAN = 1.0
@@ -33,7 +36,7 @@ def score(
     if record.status != "ok":
         return NO_PLAN
     final = {stage.name: stage.value for stage in record.stages if stage.value is not None}
-    names = stage_order([known, final])
+    names = stage_order(known, final)
     weights = _weights(len(names))
     if objective == "final-gap":
         return _gap(final, known, names, weights)
@@ -59,20 +62,31 @@ def best_values(records: Iterable[RunRecord]) -> dict[str, float]:
         for record in records
         if record.status == "ok"
     ]
-    names = stage_order(plans)
+    names = stage_order(*plans)
     return min(plans, key=lambda plan: [plan.get(name, 0.0) for name in names], default={})
 
 
-def stage_order(plans: Sequence[Mapping[str, float]]) -> list[str]:
-    """Names of all stages in their order: of the plan with most kinds; of one kind the highest priority first."""
-    kinds_of = [list(dict.fromkeys(name.partition("/")[0] for name in plan)) for plan in plans]
-    kinds = list(dict.fromkeys(kind for kinds in sorted(kinds_of, key=len, reverse=True) for kind in kinds))
+def with_integrals(
+    records: Sequence[RunRecord], improvements: Mapping[str, Sequence[Improvement]]
+) -> tuple[RunRecord, ...]:
+    """The rows with their primal integrals, each against the best plan of all runs of the same instance.
 
-    def key(name: str) -> tuple[int, int, str]:
-        kind, _, stratum = name.partition("/")
-        return kinds.index(kind), -int(stratum) if stratum.lstrip("-").isdigit() else 0, name
+    ``improvements``: by run. Replays have none, nor have runs of an instance for which no run found a plan.
+    """
+    planned: dict[tuple[str, str], list[RunRecord]] = defaultdict(list)
+    for record in records:
+        if record.status == "ok" and record.first_plan_s is not None:
+            planned[record.instance, record.source].append(record)
+    known = {of: best_values(some) for of, some in planned.items()}
 
-    return sorted({name for plan in plans for name in plan}, key=key)
+    def integral(record: RunRecord) -> float | None:
+        is_planned = record.status != "ok" or record.first_plan_s is not None
+        best = known.get((record.instance, record.source))
+        if best is None or not is_planned or record.budget_s <= 0:
+            return None
+        return score(record, improvements.get(record.run, ()), best)
+
+    return tuple(replace(record, primal_integral=integral(record)) for record in records)
 
 
 def _weights(stages: int) -> list[float]:

@@ -7,8 +7,8 @@ import pytest
 from kai_solver.instances_io.bench_schema import QuietDoc
 from kai_solver.lab.runs import Generated, Improvement, RunRecord, StageResult, task_of
 from kai_solver.lab.runs.running import blank
-from kai_solver.lab.tune import best_values, score
-from kai_solver.lab.tune.scoring import stage_order
+from kai_solver.lab.runs.scoring import best_values, score, with_integrals
+from kai_solver.lab.runs.stage_order import stage_order
 from kai_solver.modelfiles import load_model
 
 
@@ -77,5 +77,25 @@ def test_the_best_plan_is_the_first_in_the_order_of_the_stages() -> None:
 
 
 def test_higher_priorities_come_first() -> None:
-    names = stage_order([{"pending-gangs": 0, "evicted-work/50": 1, "moved-pods": 1}, {"evicted-work/100": 1}])
+    names = stage_order({"pending-gangs": 0, "evicted-work/50": 1, "moved-pods": 1}, {"evicted-work/100": 1})
     assert names == ["pending-gangs", "evicted-work/100", "evicted-work/50", "moved-pods"]
+
+
+def test_each_run_of_an_instance_has_its_integral_against_the_best_of_them() -> None:
+    good = replace(a_run({"pending-gangs": 1}, first_s=0.5), run="good")
+    bad = replace(a_run({"pending-gangs": 2}, first_s=1.0), run="bad")
+    failed = replace(a_run({"pending-gangs": 0}), run="failed", status="out_of_time")
+    other = replace(a_run({"pending-gangs": 4}, first_s=0.0), run="other", instance="another")
+    found = with_integrals([good, bad, failed, other], {"good": heard((0.5, "pending-gangs", 1))})
+    assert [record.primal_integral for record in found] == [
+        pytest.approx(0.25),  # a quarter of the budget without a plan
+        pytest.approx(0.5 + 0.5 * 0.5),  # half of it without one, then a gap of (2 - 1) / 2
+        1.0,
+        0.0,
+    ]
+
+
+def test_replays_and_instances_that_none_solved_have_no_integral() -> None:
+    replayed = replace(a_run({"mean-wait": 3.0}, first_s=None), run="replayed")
+    failed = replace(a_run({}), run="failed", status="failed", instance="another")
+    assert [record.primal_integral for record in with_integrals([replayed, failed], {})] == [None, None]
