@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from kai_solver.lab.reports import openb, simulations, studies
+from kai_solver.lab.reports import openb, simulations, studies, tunings
 from kai_solver.lab.reports.figure import Section, is_empty
 from kai_solver.lab.reports.sources import Simulation, read_folders
 
@@ -32,6 +32,7 @@ def build_report(folders: Sequence[Path], title: str = "") -> Report:
         for study in found.studies
         if study.frames.runs["primal_integral"].null_count() < study.frames.runs.height or not study.simulations
     ]
+    sections += [tunings.section_of(one) for one in found.tunings]
     replays = (*found.simulations, *(one for study in found.studies for one in study.simulations))
     by_scenario: dict[str, list[Simulation]] = {}
     for one in replays:

@@ -119,18 +119,24 @@ def compare_with_first(costs: Costs) -> list[Verdict]:
     """
     first, *others = costs
     found = [verdict for other in others if (verdict := _compare(costs, first, other)) is not None]
-    tested = sorted((v.p, place) for place, v in enumerate(found) if v.p is not None)
-    corrected: dict[int, float] = {}
-    least = 0.0
-    for rank, (p, place) in enumerate(tested):
-        least = max(least, min(1.0, p * (len(tested) - rank)))
-        corrected[place] = least
+    tested = [place for place, v in enumerate(found) if v.p is not None]
+    corrected = dict(zip(tested, corrected_by_holm([v.p for v in found if v.p is not None]), strict=True))
     return [
         Verdict(
             v.first, v.second, v.instances, v.first_mean, v.second_mean, v.first_wins, v.second_wins, corrected.get(at)
         )
         for at, v in enumerate(found)
     ]
+
+
+def corrected_by_holm(ps: Sequence[float]) -> list[float]:
+    """The p-values of several tests, corrected for their number by Holm, in the order given."""
+    corrected = [0.0] * len(ps)
+    least = 0.0
+    for rank, place in enumerate(sorted(range(len(ps)), key=lambda place: ps[place])):
+        least = max(least, min(1.0, ps[place] * (len(ps) - rank)))
+        corrected[place] = least
+    return corrected
 
 
 def _compare(costs: Costs, first: str, second: str) -> Verdict | None:

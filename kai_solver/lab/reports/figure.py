@@ -1,13 +1,13 @@
 """What a figure shows, apart from how it is drawn: the page draws it by plotly, files by matplotlib."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from kai_solver.lab.reports.gantt import Gantt
 
-Kind = Literal["line", "step", "points", "bars", "stack"]
-"""``step``: a value holds until the next one. ``stack``: bars on top of each other."""
+Kind = Literal["line", "step", "area", "points", "bars", "stack"]
+"""``step``: a value holds until the next one. ``area``: the same, filled. ``stack``: bars on top of each other."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +46,10 @@ class Panel:
         Upper end of ``y``; None: by its values.
     least
         Lower end of ``y``, in place of 0, where all values lie far from 0; the axis says so.
+    is_signed
+        Values of ``y`` lie on both sides of 0, which gets a line.
+    names
+        Where ``x`` are names and series are points: their order on the axis.
     """
 
     title: str
@@ -58,11 +62,25 @@ class Panel:
     has_diagonal: bool = False
     most: float | None = None
     least: float = 0.0
+    is_signed: bool = False
+    names: Sequence[str] = ()
 
     @property
     def y_text(self) -> str:
         """What stands at the axis of ``y``."""
-        return f"{self.y_label} (axis begins at {self.least:g})" if self.least else self.y_label
+        return f"{self.y_label}\n(axis begins at {self.least:g})" if self.least else self.y_label
+
+    @property
+    def highest(self) -> float | None:
+        """Upper end of ``y`` where it is not by the values: as asked for, or 1 where all are 0."""
+        if self.most is not None or self.is_log_y or self.is_signed:
+            return self.most
+        return None if any(value for series in self.series for value in series.y) else 1.0
+
+    @property
+    def has_names(self) -> bool:
+        """Whether ``x`` are names."""
+        return bool(self.names) or any(series.kind in ("bars", "stack") for series in self.series)
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,6 +121,15 @@ class Section:
     figures: Sequence[Figure] = ()
     notes: Sequence[str] = ()
     charts: Sequence[Gantt] = ()
+
+
+def with_common_end(series: Sequence[Series]) -> list[Series]:
+    """Lines of shares so far, each drawn on at its last value to where the longest one ends."""
+    end = max((float(one.x[-1]) for one in series if len(one.x)), default=0.0)
+    return [
+        replace(one, x=[*one.x, end], y=[*one.y, one.y[-1]]) if len(one.x) and float(one.x[-1]) < end else one
+        for one in series
+    ]
 
 
 def is_empty(figure: Figure) -> bool:

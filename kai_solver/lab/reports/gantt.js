@@ -3,7 +3,7 @@
 // thousand has no element of its own.
 const drawGantt = (place, content, config) => {
   const palette = JSON.parse(place.dataset.colours);
-  const HOUR = 3600, MOST_TICKS = 40;
+  const HOUR = 3600, UNIT = content.unit, MOST_TICKS = 40;
   const state = { hidden: new Set(), text: "", by: "queue" };
   const make = (kind, text, into) => {
     const one = document.createElement(kind);
@@ -84,14 +84,14 @@ const drawGantt = (place, content, config) => {
       if (!groups.has(key)) groups.set(key, { x: [], y: [] });
       const group = groups.get(key), row = chart.node[stay], lanes = chart.lanes[row];
       const top = row + 0.06 + (0.88 * (low + 0.04)) / lanes, bottom = row + 0.06 + (0.88 * (high - 0.04)) / lanes;
-      const from = chart.start[stay] / HOUR, to = chart.until[stay] / HOUR;
+      const from = chart.start[stay] / UNIT, to = chart.until[stay] / UNIT;
       group.x.push(from, to, to, from, from, null);
       group.y.push(top, top, bottom, bottom, top, null);
     }
     view.visible = visible;
     const down = { x: [], y: [] };
     for (const [row, start, end] of chart.down) {
-      const from = start / HOUR, to = end / HOUR;
+      const from = start / UNIT, to = end / UNIT;
       down.x.push(from, to, to, from, from, null);
       down.y.push(row + 0.06, row + 0.06, row + 0.94, row + 0.94, row + 0.06, null);
     }
@@ -116,7 +116,7 @@ const drawGantt = (place, content, config) => {
   const layoutOf = (view) => {
     const { chart } = view, rows = chart.nodes.length;
     const own = view.plot.layout;
-    const x = own ? own.xaxis.range : [0, chart.end / HOUR];
+    const x = own ? own.xaxis.range : [0, chart.end / UNIT];
     const y = own ? own.yaxis.range : [rows, 0];
     const axis = { showline: true, linecolor: "#7b8794", gridcolor: "#e4e7eb", zeroline: false, ticks: "outside" };
     return {
@@ -124,7 +124,7 @@ const drawGantt = (place, content, config) => {
       margin: { l: 90, r: 16, t: 30, b: 50 },
       font: { family: "system-ui, 'DejaVu Sans', sans-serif", size: 12, color: "#1f2933" },
       dragmode: "zoom",
-      xaxis: { ...axis, title: { text: "simulated hours" }, range: x },
+      xaxis: { ...axis, title: { text: content.time }, range: x },
       yaxis: { ...axis, automargin: true, range: y, tickmode: "array", ...ticks(chart.nodes, ...y) },
     };
   };
@@ -138,7 +138,7 @@ const drawGantt = (place, content, config) => {
       if (other !== view && Object.keys(change).some((key) => key.startsWith("xaxis"))) {
         update["xaxis.range"] = [...view.plot.layout.xaxis.range];
       }
-      if ("xaxis.autorange" in change) update["xaxis.range"] = [0, other.chart.end / HOUR];
+      if ("xaxis.autorange" in change) update["xaxis.range"] = [0, other.chart.end / UNIT];
       let rows = other.plot.layout.yaxis.range;
       if ("yaxis.autorange" in change && other === view) update["yaxis.range"] = rows = [other.chart.nodes.length, 0];
       const found = ticks(other.chart.nodes, ...rows);
@@ -157,7 +157,7 @@ const drawGantt = (place, content, config) => {
   const under = (view, event) => {
     const { chart, plot, byNode } = view;
     const { xaxis, yaxis } = plot._fullLayout, box = plot.getBoundingClientRect();
-    const at = xaxis.p2d(event.clientX - box.left - xaxis._offset) * HOUR;
+    const at = xaxis.p2d(event.clientX - box.left - xaxis._offset) * UNIT;
     const y = yaxis.p2d(event.clientY - box.top - yaxis._offset), row = Math.floor(y);
     if (!byNode[row]) return -1;
     const lane = ((y - row - 0.06) / 0.88) * chart.lanes[row];

@@ -52,6 +52,11 @@ class Gantt:
     down: Sequence[tuple[int, float, float]]
 
 
+def time_unit(end_s: float) -> tuple[str, float]:
+    """What an axis of simulated time says, and the seconds of its unit: minutes where it ends within two hours."""
+    return ("simulated minutes", 60.0) if end_s <= 2 * 3600 else ("simulated hours", 3600.0)
+
+
 def gantt_of(run: "Simulation") -> Gantt:
     """Chart of a replay, a row for each node of its cluster."""
     nodes = list(dict.fromkeys([*run.tables["nodes"]["node"], *run.tables["stays"]["node"]]))
@@ -158,7 +163,9 @@ class _Row:
 def gantt_content(charts: Sequence[Gantt]) -> dict[str, Any]:
     """What the page's script draws: texts once each, numbers as lists; queues have one index in all charts."""
     queues = sorted({queue for chart in charts for queue in chart.stays["queue"]})
-    return {"queues": queues, "charts": [_chart(chart, queues) for chart in charts]}
+    time, unit_s = time_unit(max((chart.end_s for chart in charts), default=0.0))
+    found = [_chart(chart, queues) for chart in charts]
+    return {"queues": queues, "charts": found, "time": time, "unit": unit_s}
 
 
 def _chart(chart: Gantt, queues: Sequence[str]) -> dict[str, Any]:

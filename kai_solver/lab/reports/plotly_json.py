@@ -31,7 +31,7 @@ def plotly_figure(figure: Figure) -> dict[str, Any]:
         layout[f"xaxis{number}"] = _x_axis(panel, (left, left + width), number)
         layout[f"yaxis{number}"] = _y_axis(panel, (max(0.0, top - _ROW_PX / inside), top), number)
         above = index - figure.columns
-        if above >= 0 and not _has_names(panel):
+        if above >= 0 and not panel.has_names and figure.panels[above].x_label == panel.x_label != "":
             layout[f"xaxis{number}"]["matches"] = "x" + ("" if column == 0 else str(column + 1))
         if panel.title:
             layout["annotations"].append(_panel_title(panel.title, left, top))
@@ -64,7 +64,7 @@ def _frame(height: float) -> dict[str, Any]:
 
 def _axis(label: str) -> dict[str, Any]:
     return {
-        "title": {"text": escape(label), "standoff": 8},
+        "title": {"text": escape(label).replace("\n", "<br>"), "standoff": 8},
         "gridcolor": PALE,
         "linecolor": GREY,
         "showline": True,
@@ -77,8 +77,9 @@ def _axis(label: str) -> dict[str, Any]:
 
 def _x_axis(panel: Panel, domain: tuple[float, float], number: str) -> dict[str, Any]:
     axis = _axis(panel.x_label) | {"domain": [round(at, 4) for at in domain], "anchor": f"y{number}"}
-    if _has_names(panel):
-        return axis | {"type": "category"}
+    if panel.has_names:
+        order = {"categoryorder": "array", "categoryarray": list(map(escape, panel.names))} if panel.names else {}
+        return axis | {"type": "category"} | order
     return axis | ({"type": "log", "dtick": 1, "exponentformat": "power"} if panel.is_log_x else {})
 
 
@@ -86,15 +87,13 @@ def _y_axis(panel: Panel, domain: tuple[float, float], number: str) -> dict[str,
     axis = _axis(panel.y_text) | {"domain": [round(at, 4) for at in domain], "anchor": f"x{number}"}
     if panel.is_log_y:
         return axis | {"type": "log", "dtick": 1, "exponentformat": "power"}
-    if panel.most is not None:
-        axis |= {"range": [panel.least, panel.most]}
+    if panel.is_signed:
+        return axis | {"zeroline": True, "zerolinecolor": GREY}
+    if panel.highest is not None:
+        axis |= {"range": [panel.least, panel.highest]}
     else:
         axis |= {"range": [panel.least, None], "autorange": "max"} if panel.least else {"rangemode": "tozero"}
-    return axis | ({"tickformat": ".0%" if panel.most else "~%"} if panel.is_share else {})
-
-
-def _has_names(panel: Panel) -> bool:
-    return any(series.kind in ("bars", "stack") for series in panel.series)
+    return axis | ({"tickformat": ".0%" if panel.highest else "~%"} if panel.is_share else {})
 
 
 def _panel_title(title: str, left: float, top: float) -> dict[str, Any]:
@@ -137,7 +136,7 @@ def _trace(series: Series, panel: Panel) -> dict[str, Any]:
     trace: dict[str, Any] = {"name": escape(series.name), "x": _values(series.x), "y": _values(series.y)}
     y = "%{y:.2%}" if panel.is_share else "%{y:,.4~g}"
     text = "<br>%{text}" if series.texts else ""
-    x = "%{x}" if _has_names(panel) else "%{x:,.4~g}"
+    x = "%{x}" if panel.has_names else "%{x:,.4~g}"
     trace["hovertemplate"] = (
         f"<b>{escape(series.name)}</b><br>{escape(panel.y_label)}: {y}<br>{escape(panel.x_label)}: {x}{text}"
         "<extra></extra>"
@@ -153,6 +152,9 @@ def _trace(series: Series, panel: Panel) -> dict[str, Any]:
     if series.kind == "points":
         marker |= {"symbol": MARKERS[series.style % len(MARKERS)], "size": 8, "opacity": 0.8}
         return trace | {"type": "scatter", "mode": "markers", "marker": marker}
+    if series.kind == "area":
+        line = {"width": 0, "shape": "hv"}
+        return trace | {"type": "scatter", "mode": "lines", "line": line, "fill": "tozeroy", "fillcolor": f"{colour}4d"}
     shape = "hv" if series.kind == "step" else "linear"
     line = {"color": colour, "dash": DASHES[series.style % len(DASHES)], "width": 2, "shape": shape}
     return trace | {"type": "scatter", "mode": "lines", "line": line}

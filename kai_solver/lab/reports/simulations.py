@@ -3,8 +3,8 @@
 from collections.abc import Callable, Sequence
 from itertools import combinations
 
-from kai_solver.lab.reports.figure import Figure, Panel, Section, Series, Table
-from kai_solver.lab.reports.gantt import gantt_of
+from kai_solver.lab.reports.figure import Figure, Kind, Panel, Section, Series, Table, with_common_end
+from kai_solver.lab.reports.gantt import gantt_of, time_unit
 from kai_solver.lab.reports.replays import (
     largest_queues,
     shares,
@@ -20,8 +20,6 @@ MOST_QUEUES = 8
 """With a panel of their own; the page stays readable."""
 MOST_CHARTS = 4
 """Gantt charts of one section, two beside each other."""
-_HOURS = "simulated hours"
-_SECONDS_AN_HOUR = 3600.0
 
 
 def section_of(runs: Sequence[Simulation]) -> Section:
@@ -132,12 +130,17 @@ def _over_time(
     found = []
     for style, run in enumerate(runs):
         at, values = line(run)
-        found.append(Series(run.label, _hours(at), values, "step", style))
+        found.append(Series(run.label, _scaled(at, runs), values, "step", style))
     return found
 
 
-def _hours(seconds: Sequence[float]) -> list[float]:
-    return [second / _SECONDS_AN_HOUR for second in seconds]
+def _time(runs: Sequence[Simulation]) -> tuple[str, float]:
+    return time_unit(max((run.end_s for run in runs), default=0.0))
+
+
+def _scaled(seconds: Sequence[float], runs: Sequence[Simulation]) -> list[float]:
+    unit_s = _time(runs)[1]
+    return [second / unit_s for second in seconds]
 
 
 def _utilisation(runs: Sequence[Simulation]) -> Figure:
@@ -149,8 +152,8 @@ def _utilisation(runs: Sequence[Simulation]) -> Figure:
         "Above: GPUs that gangs hold, as a share of those of nodes that are up. Below: gangs with pods that wait, "
         "after each cycle. GPUs that stay free while gangs wait are what a better plan could use.",
         [
-            Panel("", _HOURS, "GPUs held", held, is_share=True, most=1.02),
-            Panel("", _HOURS, "gangs waiting", waiting),
+            Panel("", _time(runs)[0], "GPUs held", held, is_share=True, most=1.02),
+            Panel("", _time(runs)[0], "gangs waiting", waiting),
         ],
     )
 
@@ -170,7 +173,7 @@ def _waits(runs: Sequence[Simulation]) -> Figure:
                 "",
                 "seconds after arrival (logarithmic)",
                 "jobs started",
-                lines,
+                with_common_end(lines),
                 is_log_x=True,
                 is_share=True,
                 most=1.02,
@@ -224,15 +227,16 @@ def _fair_shares(runs: Sequence[Simulation]) -> Figure:
         )
         for run, table in zip(runs, own, strict=True):
             lines = []
-            for name, column, style in (
-                ("allocated", "allocated_gpus", 0),
-                ("fair share", "fair_share_gpus", 1),
-                ("requested", "requested_gpus", 2),
-            ):
+            kinds: tuple[tuple[str, str, Kind], ...] = (
+                ("allocated", "allocated_gpus", "area"),
+                ("fair share", "fair_share_gpus", "step"),
+                ("requested", "requested_gpus", "step"),
+            )
+            for style, (name, column, kind) in enumerate(kinds):
                 at, values = steps(table, column, run.end_s)
-                lines.append(Series(name, _hours(at), values, "step", style))
+                lines.append(Series(name, _scaled(at, runs), values, kind, style))
             title = f"{queue} · {run.label}" if len(runs) > 1 else queue
-            panels.append(Panel(title, _HOURS, "GPUs", lines, most=1.25 * most if most else None))
+            panels.append(Panel(title, _time(runs)[0], "GPUs", lines, most=1.25 * most if most else None))
     return Figure(
         "fair-share",
         "Allocation and fair share of queues",
@@ -254,8 +258,8 @@ def _fragmentation(runs: Sequence[Simulation]) -> Figure:
         "Below: what queues lack of what they ask for and are entitled to, as a share of the cluster's GPUs. Less is "
         "better in both.",
         [
-            Panel("", _HOURS, "fragmentation", parts, is_share=True),
-            Panel("", _HOURS, "fairness gap", gap, is_share=True),
+            Panel("", _time(runs)[0], "fragmentation", parts, is_share=True),
+            Panel("", _time(runs)[0], "fairness gap", gap, is_share=True),
         ],
     )
 
@@ -264,7 +268,7 @@ def _disturbance(runs: Sequence[Simulation]) -> Figure:
     panels = [
         Panel(
             "",
-            _HOURS,
+            _time(runs)[0],
             f"pods {what} so far",
             _over_time(runs, lambda run, name=column: totals(run.tables["cycles"], name, run.end_s)),  # type: ignore[misc]
         )
@@ -304,5 +308,5 @@ def _deciding(runs: Sequence[Simulation]) -> Figure:
         "Seconds to decide a cycle",
         "The share of cycles that were decided within so many seconds, by the wall clock of "
         "the machine that simulated.",
-        [Panel("", "seconds (logarithmic)", "cycles", lines, is_log_x=True, is_share=True, most=1.02)],
+        [Panel("", "seconds (logarithmic)", "cycles", with_common_end(lines), is_log_x=True, is_share=True, most=1.02)],
     )

@@ -6,12 +6,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import orjson
+from pydantic import TypeAdapter
 
 from kai_solver.errors import InputError
 from kai_solver.lab.runs import Frames, Study
 from kai_solver.lab.runs.frames import check_polars
 from kai_solver.lab.runs.study import DEFINITION
 from kai_solver.lab.simulate.tables import TABLES, polars_schema
+from kai_solver.lab.tune import TuneVerdict, read_verdict
+from kai_solver.lab.tune.space import ParameterDoc
+from kai_solver.lab.tune.tuning import SPACE, VERDICT
 
 if TYPE_CHECKING:
     import polars as pl
@@ -19,7 +23,7 @@ if TYPE_CHECKING:
 SIMULATION_FORMAT = "kai-simulation/v1"
 _KINDS = (
     "Name the folder of `kai-solver simulate -o FOLDER`, of `kai-solver experiment openb -o FOLDER`, "
-    "or of a study (`kai-solver compare --study FOLDER`)"
+    "or of a study (`kai-solver compare --study FOLDER`, `kai-solver tune SPACE --study FOLDER`)"
 )
 
 
@@ -74,10 +78,21 @@ class Openb:
 
 
 @dataclass(frozen=True, slots=True)
+class Tuning:
+    """A search for parameters that has come to its verdict; ``parameters``: their ranges, by path."""
+
+    label: str
+    folder: Path
+    verdict: TuneVerdict
+    parameters: Mapping[str, ParameterDoc]
+
+
+@dataclass(frozen=True, slots=True)
 class Found:
     """What all folders hold."""
 
     simulations: tuple[Simulation, ...]
+    tunings: tuple[Tuning, ...]
     studies: tuple[StudyTables, ...]
     openb: tuple[Openb, ...]
 
@@ -92,6 +107,7 @@ def read_folders(folders: Sequence[Path]) -> Found:
     """
     check_polars()
     simulations: list[Simulation] = []
+    tunings: list[Tuning] = []
     studies: list[StudyTables] = []
     openb: list[Openb] = []
     labels = _labels(folders)
@@ -99,7 +115,9 @@ def read_folders(folders: Sequence[Path]) -> Found:
         label = labels[folder]
         if not folder.is_dir():
             raise InputError("is no folder", file=str(folder), cure=_KINDS)
-        if (folder / DEFINITION).is_file():
+        if (folder / SPACE).is_file():
+            tunings.append(_tuning(folder, label))
+        elif (folder / DEFINITION).is_file():
             studies.append(_study(folder, label))
         elif (folder / "summary.json").is_file():
             simulations += _simulations(folder, label)
@@ -108,7 +126,7 @@ def read_folders(folders: Sequence[Path]) -> Found:
         else:
             problem = "is empty" if not any(folder.iterdir()) else "is no study, no simulation and no experiment"
             raise InputError(problem, file=str(folder), cure=_KINDS)
-    return Found(tuple(simulations), tuple(studies), tuple(openb))
+    return Found(tuple(simulations), tuple(tunings), tuple(studies), tuple(openb))
 
 
 def _labels(folders: Sequence[Path]) -> dict[Path, str]:
@@ -183,6 +201,22 @@ def _study(folder: Path, label: str) -> StudyTables:
         where = f"{label}: {record.instance}" if label else record.instance
         replays += _simulations(place, f"{where}, seed {record.seed}")
     return StudyTables(label or study.definition.command, folder, frames, tuple(replays))
+
+
+def _tuning(folder: Path, label: str) -> Tuning:
+    if not (folder / VERDICT).is_file():
+        cure = f"Let it come to its end: kai-solver tune SPACE --study {folder} goes on"
+        raise InputError("is a study of tuning without a verdict", file=str(folder), cure=cure)
+    verdict = read_verdict(folder / VERDICT)
+    cure = "Make it again: kai-solver tune SPACE --study FOLDER measures nothing twice"
+    try:
+        said = orjson.loads((folder / SPACE).read_bytes())["space"]["parameters"]
+        parameters = TypeAdapter(dict[str, ParameterDoc]).validate_python(said)
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise InputError(f"is no search space: {error}", file=str(folder / SPACE), cure=cure) from None
+    if any(one.values.keys() != parameters.keys() for one in verdict.tried):
+        raise InputError("has other parameters than the trials of the verdict", file=str(folder / SPACE), cure=cure)
+    return Tuning(label or verdict.study, folder, verdict, parameters)
 
 
 def _openb(folder: Path, label: str) -> Openb:

@@ -16,7 +16,7 @@ from kai_solver.lab.reports.comparing import (
     paired,
     performance_profile,
 )
-from kai_solver.lab.reports.figure import Figure, Panel, Section, Series, Table
+from kai_solver.lab.reports.figure import Figure, Panel, Section, Series, Table, with_common_end
 from kai_solver.lab.reports.sources import StudyTables
 
 if TYPE_CHECKING:
@@ -150,7 +150,7 @@ def _lines(lines: dict[str, tuple[list[float], list[float]]], *, kind: str = "st
     for style, (model, (x, y)) in enumerate(lines.items()):
         # One problem alone is a point: a line of it would not be seen.
         found.append(Series(model, x, y, "points" if len(x) == 1 else "line" if kind == "line" else "step", style))
-    return found
+    return found if kind == "line" else with_common_end(found)
 
 
 def _profiles(proofs: Costs, integrals: Costs) -> Figure:

@@ -4,7 +4,7 @@ from kai_solver.lab.runs.scoring import best_values, score
 from kai_solver.lab.tune.space import FORMAT, Space, read_space
 from kai_solver.lab.tune.splitting import Split, split
 from kai_solver.lab.tune.tuning import TuneProgress, TuneStoppedError, tune
-from kai_solver.lab.tune.verdict import Side, TuneVerdict, verdict_text
+from kai_solver.lab.tune.verdict import Side, TuneVerdict, read_verdict, verdict_text
 
 __all__ = [
     "FORMAT",
@@ -16,6 +16,7 @@ __all__ = [
     "TuneVerdict",
     "best_values",
     "read_space",
+    "read_verdict",
     "score",
     "split",
     "tune",

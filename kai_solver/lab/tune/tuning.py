@@ -407,7 +407,7 @@ class _Tuning:
             training=training,
             test=test,
             shared_families=self.sides.shared,
-            tried=_tried(found),
+            tried=_tried(found, self.space.present),
             load=(before, _load()),
             date=datetime.now(UTC).date().isoformat(),
             revision=revision(),
@@ -489,18 +489,26 @@ def _ended(found: "optuna.Study") -> list[Any]:
     return found.get_trials(deepcopy=False, states=states)
 
 
-def _tried(found: "optuna.Study") -> tuple[Tried, ...]:
+def _tried(found: "optuna.Study", present: dict[str, Value]) -> tuple[Tried, ...]:
+    ended = [trial for trial in found.get_trials(deepcopy=False) if trial.state.is_finished()]
+    whole = [trial for trial in ended if trial.state.name == "COMPLETE" and trial.params == present]
+    base = whole[0].intermediate_values if whole else {}
     return tuple(
         Tried(
             trial.number,
             trial.state.name.lower(),
             trial.value if trial.state.name == "COMPLETE" else None,
+            _difference(trial.intermediate_values, base),
             int(trial.user_attrs.get("instances", 0)),
             dict(trial.params),
         )
-        for trial in found.get_trials(deepcopy=False)
-        if trial.state.is_finished()
+        for trial in ended
     )
+
+
+def _difference(own: dict[int, float], base: dict[int, float]) -> float | None:
+    steps = own.keys() & base.keys()
+    return fmean(own[step] - base[step] for step in sorted(steps)) if steps else None
 
 
 def _load() -> float:

@@ -2,9 +2,14 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
+from pathlib import Path
 from statistics import fmean
 from typing import Any, Literal
 
+import orjson
+from pydantic import TypeAdapter, ValidationError
+
+from kai_solver.errors import InputError
 from kai_solver.lab.runs import PairedDifference, paired_difference
 from kai_solver.lab.runs.scoring import Objective
 from kai_solver.lab.tune.parameters import Value
@@ -50,11 +55,27 @@ def side_of(pairs: Sequence[Pair]) -> Side:
 
 @dataclass(frozen=True, slots=True)
 class Tried:
-    """A trial: how it ended (complete, pruned, fail), its value if complete, on how many instances, which values."""
+    """A trial.
+
+    Attributes
+    ----------
+    state
+        How it ended: complete, pruned or fail.
+    value
+        Mean of the figure over all training instances; None: it is not complete.
+    difference
+        Mean of the figure minus that of the present model, over the instances that it came to; so trials that were
+        given up can be compared as well. None: it came to none.
+    instances
+        How many it came to.
+    values
+        Of its parameters.
+    """
 
     number: int
     state: str
     value: float | None
+    difference: float | None
     instances: int
     values: Mapping[str, Value]
 
@@ -109,16 +130,43 @@ class TuneVerdict:
         return {"format": FORMAT, "result": self.result} | members
 
 
+def read_verdict(path: Path) -> TuneVerdict:
+    """Read ``verdict.json`` of a study.
+
+    Raises
+    ------
+    InputError
+        It is none, or of another version.
+    """
+    cure = "Make it again: kai-solver tune SPACE --study FOLDER measures nothing twice"
+    try:
+        document = orjson.loads(path.read_bytes())
+        found = document.get("format")
+        if found != FORMAT:
+            problem = f"is of another version: {found!r} in place of {FORMAT!r}"
+            raise InputError(problem, file=str(path), field="format", cure=cure)
+        return TypeAdapter(TuneVerdict).validate_python(document)
+    except OSError as error:
+        reason = (error.strerror or str(error)).lower()
+        raise InputError(f"cannot be read: {reason}", file=str(path), cure=cure) from None
+    except ValidationError as error:
+        first = error.errors()[0]
+        where = ".".join(map(str, first["loc"]))
+        raise InputError(f"is of another version: {first['msg']}", file=str(path), field=where, cure=cure) from None
+    except (ValueError, AttributeError) as error:
+        raise InputError(f"is no verdict: {error}", file=str(path), cure=cure) from None
+
+
 def verdict_text(verdict: TuneVerdict) -> str:
     """The verdict in plain words, then the figures."""
-    lines = [_headline(verdict), ""]
+    lines = [headline(verdict), ""]
     if verdict.changed:
         lines += ["Changed:"]
         lines += [f"  {path}: {before!r} -> {after!r}" for path, (before, after) in verdict.changed.items()]
         lines += [""]
-    lines += [_figures("training", verdict.training)]
+    lines += [side_text("training", verdict.training)]
     if verdict.test is not None:
-        lines += [_figures("held out", verdict.test)]
+        lines += [side_text("held out", verdict.test)]
     if verdict.shared_families:
         lines += [f"These families are on both sides, so the test proves less: {', '.join(verdict.shared_families)}."]
     states = [one.state for one in verdict.tried]
@@ -137,7 +185,8 @@ def verdict_text(verdict: TuneVerdict) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _headline(verdict: TuneVerdict) -> str:
+def headline(verdict: TuneVerdict) -> str:
+    """The verdict in one sentence."""
     where = "on instances that the search never saw"
     match verdict.result:
         case "better":
@@ -152,7 +201,8 @@ def _headline(verdict: TuneVerdict) -> str:
             return f"No trial was better than {verdict.model} in training: keep {verdict.model}."
 
 
-def _figures(name: str, side: Side) -> str:
+def side_text(name: str, side: Side) -> str:
+    """The figures of one side, and what the test says of them."""
     test = side.difference
     text = f"{name}: {side.present:.4f} present, {side.found:.4f} found, {len(side.pairs)} instances"
     text += f" ({test.less} better, {test.more} worse)"

@@ -66,14 +66,14 @@ def test_a_filter_by_queue_hides_its_stays(page: Page, simulated: Path) -> None:
     page.locator(".controls select").select_option("queue")
 
 
-def _point_at(page: Page, row: float, hours: float) -> Locator:
+def _point_at(page: Page, row: float, minutes: float) -> Locator:
     """Put the pointer on the first chart, at a row and a time."""
     chart = page.locator(".chart").first
     chart.scroll_into_view_if_needed()
     x, y = chart.evaluate(
-        "(plot, [row, hours]) => { const { xaxis, yaxis } = plot._fullLayout, box = plot.getBoundingClientRect();"
-        " return [box.left + xaxis._offset + xaxis.d2p(hours), box.top + yaxis._offset + yaxis.d2p(row)]; }",
-        [row, hours],
+        "(plot, [row, minutes]) => { const { xaxis, yaxis } = plot._fullLayout, box = plot.getBoundingClientRect();"
+        " return [box.left + xaxis._offset + xaxis.d2p(minutes), box.top + yaxis._offset + yaxis.d2p(row)]; }",
+        [row, minutes],
     )
     page.mouse.move(x, y)
     return page.locator(".tip")
@@ -82,7 +82,7 @@ def _point_at(page: Page, row: float, hours: float) -> Locator:
 def test_the_pointer_says_which_gang_why_here_and_what_it_waited_for(page: Page, simulated: Path) -> None:
     stays = pl.read_csv(simulated / "stays.csv").filter(policy="greedy-only", node="n-0")
     first = stays.filter(pl.col("waited_for").is_not_null()).sort("start_s").row(0, named=True)
-    middle = (first["start_s"] + (first["end_s"] or 1200.0)) / 2 / 3600
+    middle = (first["start_s"] + (first["end_s"] or 1200.0)) / 2 / 60
     lane = int(str(first["devices"]).split()[0])
     tip = _point_at(page, 0.06 + 0.88 * (lane + 0.5) / 8, middle)
     said = tip.inner_text()

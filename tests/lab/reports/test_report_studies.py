@@ -87,7 +87,7 @@ def test_an_experiment(tmp_path: Path) -> None:
     assert panel.series[0].texts[2] == "47 of 100 pods"
     # The least value is 77, and 0 is far from that.
     assert allocation.panels[0].least == 75
-    assert allocation.panels[0].y_text == "GPUs allocated, % (axis begins at 75)"
+    assert allocation.panels[0].y_text == "GPUs allocated, %\n(axis begins at 75)"
     assert plotly_figure(allocation)["layout"]["yaxis"]["range"] == [75, 100]
     assert allocation.panels[1].least == 0
     write_page(report, tmp_path / "page.html")
