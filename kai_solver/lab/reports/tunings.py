@@ -59,7 +59,7 @@ def importance(tried: Sequence[Tried], parameters: Mapping[str, ParameterDoc]) -
 
     Trials are ranked by their difference from the present model, so those that were given up count. They are put into
     groups: by choice, or for ranges into thirds by value. The test is that of Kruskal and Wallis, with Holm's
-    correction. Empty: there are too few trials, or all are alike.
+    correction. Empty: there are too few trials, or all are equal.
     """
     differences = [one.difference for one in tried if one.difference is not None]
     if len(differences) < FEWEST_TRIALS or len(set(differences)) < 2:

@@ -92,7 +92,7 @@ def test_nothing_is_said_of_few_trials_or_of_equal_ones() -> None:
 
 
 def test_a_parameter_that_never_changed_has_no_share() -> None:
-    tried = [replace(one, values=one.values | {"search.presolve": "none"}) for one in trials()]
+    tried = [replace(one, values={**one.values, "search.presolve": "none"}) for one in trials()]
     found = {one.path: one for one in importance(tried, PARAMETERS)}
     assert (found["search.presolve"].share, found["search.presolve"].p) == (0.0, 1.0)
 
