@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 import numpy as np
 from numpy.typing import NDArray
 
-from kai_solver.fairness import QueueAllowance, levelled
+from kai_solver.fairness import QueueAllowance, levelled, levelled_above
 from kai_solver.planstate.state import State
 from kai_solver.planstate.victims import VictimPool
 from kai_solver.problem.charges import Charge
@@ -29,14 +29,15 @@ class Allowance:
     def __init__(self, state: State, pool: VictimPool, taker: int, request: Charge, leaves: Iterable[int]) -> None:
         problem = state.problem
         self._pool = pool
+        self._tree = problem.queues
         self._gangs = problem.gangs
+        self._taker = taker
+        self._leaves = frozenset(leaves)
         self._of_leaf: dict[int, int] = {}
-        self._allowances: dict[int, QueueAllowance] = {}
         right = problem.reclaim_right(state.allocated, taker, request)
-        for leaf in leaves:
-            queue = self._of_leaf[leaf] = levelled(problem.queues, taker, leaf)[1]
-            if queue not in self._allowances:
-                self._allowances[queue] = right.allowance(leaf)
+        self._allowances: dict[int, QueueAllowance] = {
+            queue: right.allowance(leaf) for queue, leaf in levelled_above(self._tree, taker, self._leaves).items()
+        }
 
     def spent(self, units: Iterable[int], before: Mapping[int, Spent] | None = None) -> dict[int, Spent]:
         """What is taken by levelled queue once ``units`` are gone for good, beside what was taken ``before``."""
@@ -69,12 +70,19 @@ class Allowance:
 
     def open_units(self, exhausted: frozenset[int]) -> BoolArray:
         """(U,) units of queues other than the ``exhausted`` ones."""
-        closed = [leaf for leaf, queue in self._of_leaf.items() if queue in exhausted]
-        mask: BoolArray = ~np.isin(self._pool.queue_of, closed)
+        is_open = np.ones(self._tree.size, dtype=np.bool_)
+        for queue in exhausted:
+            is_open[list(self._tree.leaves[queue] & self._leaves)] = False
+        mask: BoolArray = is_open[self._pool.queue_of]
         return mask
 
     def _queue_of(self, unit: int) -> int:
-        return self._of_leaf.get(self._gangs[self._pool.units[unit].gang].queue, -1)
+        leaf = self._gangs[self._pool.units[unit].gang].queue
+        found = self._of_leaf.get(leaf)
+        if found is None:
+            found = levelled(self._tree, self._taker, leaf)[1] if leaf in self._leaves else -1
+            self._of_leaf[leaf] = found
+        return found
 
 
 def _with(spent: Spent, charge: Charge) -> Spent:

@@ -75,7 +75,7 @@ def _fault(scene: Scene, atlas: Atlas, change: Change, part: SubGroup | PodSet, 
     domains = atlas.domains(constraint.topology, constraint.required)
     if domains is None:
         return f"topology {constraint.topology!r} with level {constraint.required!r} does not exist"
-    outside = sorted(targets - domains.keys())
+    outside = sorted(node for node in targets if node not in domains)
     if outside:
         return f"node {outside[0]} is outside of topology {constraint.topology}"
     left = change.left

@@ -26,12 +26,14 @@ from kai_solver.fairness.reclaim import (
     QueueSurplus,
     ReclaimLedger,
     ReclaimRight,
+    SaturationBound,
     exceeds,
     levelled,
+    levelled_above,
     saturation_bound,
     surplus_above,
 )
-from kai_solver.fairness.runtime import min_runtime_s
+from kai_solver.fairness.runtime import min_runtime_s, min_runtimes_s
 from kai_solver.fairness.tree import QueueTree, roll_up
 from kai_solver.fairness.usage import UsageHistory, UsageParams, past_usage, usage_warnings
 
@@ -49,6 +51,7 @@ __all__ = [
     "ReclaimLedger",
     "ReclaimRight",
     "RunningWork",
+    "SaturationBound",
     "UsageHistory",
     "UsageParams",
     "allocatable_share",
@@ -63,7 +66,9 @@ __all__ = [
     "gang_order_key",
     "is_unprotected",
     "levelled",
+    "levelled_above",
     "min_runtime_s",
+    "min_runtimes_s",
     "over_limit",
     "over_limit_message",
     "over_quota",

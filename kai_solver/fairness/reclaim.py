@@ -51,6 +51,22 @@ def levelled(tree: QueueTree, leaf_r: int, leaf_v: int) -> tuple[int, int]:
     return path_r[-shared], path_v[-shared]
 
 
+def levelled_above(tree: QueueTree, leaf_r: int, leaves: Iterable[int]) -> dict[int, int]:
+    """By levelled queue V, one of the ``leaves`` below it.
+
+    All leaves below V have the same levelled queues, so one of them is asked. Of 800 queues, asking all for each
+    gang took 2% of the greedy's CPU (20,000 loaded nodes, 2026-11-24).
+    """
+    found: dict[int, int] = {}
+    seen: set[int] = set()
+    for leaf in leaves:
+        if leaf not in seen:
+            queue = levelled(tree, leaf_r, leaf)[1]
+            found[queue] = leaf
+            seen |= tree.leaves[queue]
+    return found
+
+
 @dataclass(frozen=True, slots=True)
 class ReclaimRight:
     """The right of one gang to reclaim, by what the queues hold when a method is called.

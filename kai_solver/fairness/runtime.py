@@ -1,7 +1,9 @@
 """Minimum run times: how long victims are protected after their start (docs/kai-behaviour.md#min-runtime)."""
 
+from collections.abc import Iterable
+
 from kai_solver.domain import Action, Policy
-from kai_solver.fairness.reclaim import levelled
+from kai_solver.fairness.reclaim import levelled, levelled_above
 from kai_solver.fairness.tree import QueueTree
 
 
@@ -19,3 +21,17 @@ def min_runtime_s(tree: QueueTree, policy: Policy, action: Action, leaf: int, le
     start = leaf_v if policy.reclaim_resolve == "queue" else levelled(tree, leaf, leaf_v)[1]
     own = (tree.queues[queue].reclaim_min_runtime_s for queue in tree.path[start])
     return next((seconds for seconds in own if seconds is not None), policy.reclaim_min_runtime_s)
+
+
+def min_runtimes_s(
+    tree: QueueTree, policy: Policy, action: Action, leaf: int, leaves: Iterable[int]
+) -> dict[int, float]:
+    """`min_runtime_s` for each of the ``leaves``; asked once for all below one levelled queue where that decides."""
+    leaves = frozenset(leaves)
+    if action is not Action.RECLAIM or policy.reclaim_resolve == "queue":
+        return {victim: min_runtime_s(tree, policy, action, leaf, victim) for victim in leaves}
+    found: dict[int, float] = {}
+    for queue, victim in levelled_above(tree, leaf, leaves).items():
+        seconds = min_runtime_s(tree, policy, action, leaf, victim)
+        found.update(dict.fromkeys(tree.leaves[queue] & leaves, seconds))
+    return found

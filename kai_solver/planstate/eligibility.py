@@ -16,7 +16,7 @@ from kai_solver.fairness import (
     ReclaimLedger,
     RunningWork,
     eligible,
-    min_runtime_s,
+    min_runtimes_s,
 )
 from kai_solver.planstate.allocation_units import AllocationUnit, AllocationUnits
 from kai_solver.planstate.eviction_units import Unit, charge_of
@@ -171,9 +171,9 @@ class Eligibility:
         """(U,) units of the leaf ``queues`` that the action may take; consolidation takes from all."""
         problem = self.state.problem
         chosen, least_s = np.zeros(problem.queues.size, dtype=np.bool_), np.zeros(problem.queues.size)
-        for queue in queues:
-            chosen[queue] = True
-            least_s[queue] = min_runtime_s(problem.queues, problem.policy, action, preemptor.queue, queue)
+        seconds = min_runtimes_s(problem.queues, problem.policy, action, preemptor.queue, queues)
+        chosen[list(seconds)] = True
+        least_s[list(seconds)] = list(seconds.values())
         found = eligible(
             action,
             preemptor.gang.index,

@@ -1,5 +1,6 @@
 """What the actions decided: which gangs were admitted how, which were refused why."""
 
+from collections import Counter
 from collections.abc import Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field, replace
@@ -83,7 +84,8 @@ class Outcome:
     _moved: set[int] = field(default_factory=set)
     _known: list[Admission] = field(default_factory=list)
     _binds: list[Admission] = field(default_factory=list)
-    _losing: set[int] = field(default_factory=set)
+    _losing: Counter[int] = field(default_factory=Counter)
+    _seen: tuple[list[Admission] | None, int] = (None, 0)
 
     @property
     def binds(self) -> Sequence[Admission]:
@@ -95,24 +97,38 @@ class Outcome:
     def losing(self) -> AbstractSet[int]:
         """Levelled queues from which reclaims took victims."""
         self._catch_up()
-        return self._losing
+        return self._losing.keys()
 
     def _catch_up(self) -> None:
-        """Look at the admissions that came since; at all again where others changed."""
-        now = self.admissions
-        if now[: len(self._known)] != self._known:
-            self._known, self._binds, self._losing = [], [], set()
-        if len(now) == len(self._known):
+        """Look at the admissions that came since, and at those with other victims; at all again where others changed.
+
+        On 20,000 loaded nodes 231 of 7,000 admissions left victims of earlier ones to later ones: to look at all
+        again took 2% of the greedy's CPU (2026-11-24).
+        """
+        now, known = self.admissions, self._known
+        if self._seen[0] is now and self._seen[1] == self.version:
             return
-        queues, gangs = self.state.problem.queues, self.state.problem.gangs
-        for admission in now[len(self._known) :]:
+        changed = [(old, new) for old, new in zip(known, now, strict=False) if old is not new]
+        if len(now) < len(known) or not all(_is_same_but_victims(old, new) for old, new in changed):
+            known, changed, self._binds, self._losing = [], [], [], Counter()
+        for old, new in changed:
+            self._losing = self._losing - Counter(self._losers(old)) + Counter(self._losers(new))
+        for admission in now[len(known) :]:
             if admission.action is Action.ALLOCATE:
                 self._binds.append(admission)
-            elif admission.action is Action.RECLAIM and self.pool is not None:
-                mine = gangs[admission.allocation_unit.gang].queue
-                victims = {gangs[self.pool.units[unit].gang].queue for unit in admission.units}
-                self._losing |= {levelled(queues, mine, victim)[1] for victim in victims}
+            else:
+                self._losing.update(self._losers(admission))
         self._known = list(now)
+        self._seen = now, self.version
+
+    def _losers(self, admission: Admission) -> set[int]:
+        """Levelled queues from which a reclaim took victims."""
+        if admission.action is not Action.RECLAIM or self.pool is None:
+            return set()
+        queues, gangs = self.state.problem.queues, self.state.problem.gangs
+        mine = gangs[admission.allocation_unit.gang].queue
+        victims = {gangs[self.pool.units[unit].gang].queue for unit in admission.units}
+        return {levelled(queues, mine, victim)[1] for victim in victims}
 
     def refuse(self, gang: int, action: Action, refusal: Refusal, asked: Sequence[int] | None = None) -> None:
         """Note why ``action`` does nothing for ``gang``, which asked for the pods ``asked``."""
@@ -142,8 +158,8 @@ class Outcome:
         """
         evicted = {unit for unit in admission.units if unit in self._moved and pool.has_left(unit)}
         if evicted:
-            self.admissions = [_without(a, evicted) for a in self.admissions]
-            self.consolidated = [_without(a, evicted) for a in self.consolidated]
+            self.admissions = [a if evicted.isdisjoint(a.units) else _without(a, evicted) for a in self.admissions]
+            self.consolidated = [a if evicted.isdisjoint(a.units) else _without(a, evicted) for a in self.consolidated]
         self._moved -= evicted
         self._moved.update(unit for unit in admission.units if pool.is_moved(unit))
 
@@ -178,9 +194,11 @@ class Outcome:
         return frozenset(a.allocation_unit.gang for a in self.admissions)
 
 
+def _is_same_but_victims(old: Admission, new: Admission) -> bool:
+    return old.action is new.action is not Action.ALLOCATE and old.allocation_unit is new.allocation_unit
+
+
 def _without(admission: Admission, units: set[int]) -> Admission:
-    if units.isdisjoint(admission.units):
-        return admission
     return replace(admission, units=tuple(unit for unit in admission.units if unit not in units))
 
 

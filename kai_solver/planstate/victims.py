@@ -257,17 +257,17 @@ class VictimPool:
 
     def are_disturbed(self) -> BoolArray:
         """(U,) units of which some pod is not where it ran."""
-        owner, pods = self._pods
-        found = np.zeros(len(self.units), dtype=np.bool_)
-        found[owner[self.state.is_gone[pods]]] = True
-        return found
+        found = np.zeros(len(self.units) + 1, dtype=np.bool_)  # The last one stands for pods of no unit.
+        found[self._unit_of[self.state.is_gone]] = True
+        return found[:-1]
 
     @cached_property
-    def _pods(self) -> tuple[IntArray, IntArray]:
-        """Units, and one of their pods each."""
-        counts = [len(unit.pods) for unit in self.units]
-        pods = [pod for unit in self.units for pod in unit.pods]
-        return np.repeat(np.arange(len(counts)), counts), np.array(pods, dtype=np.int64)
+    def _unit_of(self) -> IntArray:
+        """By pod, its unit; -1 where it has none."""
+        found = np.full(len(self.state.is_gone), -1, dtype=np.int64)
+        pods = np.array([pod for unit in self.units for pod in unit.pods], dtype=np.int64)
+        found[pods] = np.repeat(np.arange(len(self.units)), [len(unit.pods) for unit in self.units])
+        return found
 
     def most_devices(self, eligible: BoolArray, rows: IntArray) -> IntArray:
         """(N,) wholly free devices with all ``eligible`` (U,) units gone; no less than there would be.

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kai_solver.actions.gang_order import key_of
-from kai_solver.fairness import compare_queues, levelled, saturation_bound
+from kai_solver.fairness import SaturationBound, compare_queues, levelled, saturation_bound
 from kai_solver.planstate.eligibility import Preemptor
 from kai_solver.planstate.eviction_units import Unit
 from kai_solver.planstate.state import State
@@ -86,6 +86,7 @@ class _SingleVictims:
     _known: dict[tuple[int, Charge], bool] = field(default_factory=dict)
     """Answers by leaf queue and charge: of 5,000 gangs most cost the same as another one of their queue."""
     _levels: dict[int, tuple[int, int]] = field(default_factory=dict)
+    _bounds: dict[int, tuple[SaturationBound, Sequence[int]]] = field(default_factory=dict)
 
     def may_go(self, gang: int, units: Sequence[Unit]) -> bool:
         """False where no set of victims with any of ``units``, of one gang, passes the tests."""
@@ -118,11 +119,18 @@ class _SingleVictims:
 
     def _less_saturated(self, leaf: int, charge: tuple[int, int, int]) -> bool:
         """`ReclaimLedger.saturation_ok` with only ``charge`` lost by ``leaf``."""
-        problem = self.state.problem
-        mine, theirs = self._levelled(leaf)
-        asked = self.preemptor.charge
-        ours = [held + more for held, more in zip(self.least[mine], asked, strict=True)]
-        left = [held - gone for held, gone in zip(self.state.allocated[theirs], charge, strict=True)]
-        involved = [resource for resource in range(3) if asked[resource] > 0]
-        shares = problem.share[mine], problem.share[theirs]
-        return saturation_bound(ours, *shares, involved, problem.policy.saturation_multiplier).holds(left)
+        bound, (cpu, memory, gpu) = self._saturation(leaf)
+        return not bound.ratios or bound.holds((cpu - charge[0], memory - charge[1], gpu - charge[2]))
+
+    def _saturation(self, leaf: int) -> tuple[SaturationBound, Sequence[int]]:
+        """What bounds the loss of the levelled queue of ``leaf``, and what it holds."""
+        found = self._bounds.get(leaf)
+        if found is None:
+            problem, asked = self.state.problem, self.preemptor.charge
+            mine, theirs = self._levelled(leaf)
+            ours = [held + more for held, more in zip(self.least[mine], asked, strict=True)]
+            involved = [resource for resource in range(3) if asked[resource] > 0]
+            shares = problem.share[mine], problem.share[theirs]
+            bound = saturation_bound(ours, *shares, involved, problem.policy.saturation_multiplier)
+            found = self._bounds[leaf] = bound, self.state.allocated[theirs]
+        return found

@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from itertools import chain
+from itertools import chain, islice
 from typing import Any
 
 import numpy as np
@@ -62,22 +62,40 @@ class _Admitted:
     known: list[Admission] = field(default_factory=list)
     admitted: list[tuple[AllocationUnit, Action]] = field(default_factory=list)
     allocation_units: list[AllocationUnit] = field(default_factory=list)
-    taken: set[int] = field(default_factory=set)
-    gangs: set[int] = field(default_factory=set)
+    taken: Counter[int] = field(default_factory=Counter)
+    gangs: dict[int, None] = field(default_factory=dict)
+    cores: list[int] = field(default_factory=list)
+    """Of the first ``cored`` of the gangs, those that run: the units that leave last."""
+    cored: int = 0
 
     def precedes(self, admissions: list[Admission]) -> bool:
-        """Whether ``admissions`` are those that are known, and perhaps others after them."""
-        return admissions[: len(self.known)] == self.known
+        """Whether ``admissions`` are the known ones, perhaps with other victims, and perhaps others after them."""
+        return len(admissions) >= len(self.known) and all(
+            old is new or (old.allocation_unit is new.allocation_unit and old.action is new.action)
+            for old, new in zip(self.known, admissions, strict=False)
+        )
 
     def add(self, admissions: list[Admission]) -> None:
-        """Note what came since."""
+        """Note what came since, and other victims."""
+        for old, new in zip(self.known, admissions, strict=False):
+            if old is not new:
+                self.taken = self.taken - Counter(old.units) + Counter(new.units)
         for admission in admissions[len(self.known) :]:
             allocation_unit = admission.allocation_unit
             self.admitted.append((allocation_unit, admission.action))
             self.allocation_units.append(allocation_unit)
             self.taken.update(admission.units)
-            self.gangs.add(allocation_unit.gang)
+            self.gangs[allocation_unit.gang] = None
         self.known = list(admissions)
+
+    def cores_in(self, pool: VictimPool) -> list[int]:
+        """Of the gangs that run, the units that leave last."""
+        for gang in islice(self.gangs, self.cored, None):
+            units = pool.of_gang.get(gang)
+            if units and pool.units[units[-1]].is_core:
+                self.cores.append(units[-1])
+        self.cored = len(self.gangs)
+        return self.cores
 
     def standing(self, pool: VictimPool | None) -> Standing:
         """As it is now."""
@@ -88,13 +106,12 @@ class _Admitted:
         is_taken[np.fromiter(self.taken, dtype=np.int64, count=len(self.taken))] = True
         # After the stages the first pod of a unit may be home and others not.
         disturbed = np.flatnonzero(is_taken & pool.are_disturbed())
-        cores = [pool.of_gang[gang][-1] for gang in self.gangs if gang in pool.of_gang]
         return Standing(
             admitted,
             allocation_units,
             frozenset(disturbed.tolist()),
             frozenset(disturbed[pool.have_left()[disturbed]].tolist()),
-            tuple(unit for unit in cores if pool.units[unit].is_core),
+            tuple(self.cores_in(pool)),
         )
 
 

@@ -5,6 +5,9 @@ from collections.abc import Iterable
 from dataclasses import replace
 from functools import cached_property
 
+import numpy as np
+from numpy.typing import NDArray
+
 from kai_solver.actions.reclaim_replay import reclaims_hold
 from kai_solver.actions.victim_search import VictimSearch
 from kai_solver.bounds import Domains, count_bound
@@ -27,6 +30,8 @@ from kai_solver.search.joint_input import JointModelInput
 from kai_solver.search.looseness import loose_gangs
 from kai_solver.search.rights import reclaimable
 from kai_solver.units import CPU, GPU, MEMORY, format_amount
+
+IntArray = NDArray[np.int64]
 
 
 class Question:
@@ -237,18 +242,16 @@ class Question:
         if self.action is not Action.RECLAIM or self.victim_search is None:
             return []
         found = reclaimable(self.state, self.victim_search.eligibility, self.preemptor)
-        return [replace(s, amounts=self._with_taken(open_again, s.leaves, s.amounts)) for s in found]
+        taken = self._taken(open_again)
+        return [replace(s, amounts=_with_taken(s, taken)) for s in found]
 
-    def _with_taken(
-        self, units: frozenset[int], leaves: frozenset[int], amounts: tuple[int, int, int]
-    ) -> tuple[int, int, int]:
-        """Units already evicted below the queue count again in the model, so their charge is added back."""
-        pool = self.outcome.pool
-        taken = [0, 0, 0]
-        for u in (pool.units[unit] for unit in units) if pool is not None else ():
-            if self.problem.gangs[u.gang].queue in leaves:
-                taken = [t + c for t, c in zip(taken, u.charge, strict=True)]
-        return (amounts[0] + taken[0], amounts[1] + taken[1], amounts[2] + taken[2])
+    def _taken(self, units: frozenset[int]) -> IntArray:
+        """(Q, 3) by leaf queue, the charge of ``units``."""
+        pool, taken = self.outcome.pool, np.zeros((self.problem.queues.size, 3), dtype=np.int64)
+        if pool is not None and units:
+            chosen = np.fromiter(units, dtype=np.int64, count=len(units))
+            np.add.at(taken, pool.queue_of[chosen], pool.charges[chosen])
+        return taken
 
     def cost_terms(self, v: Variables) -> list[Term]:
         """One rough sum for a question: an evicted pod costs a hundred moved ones. The stages weigh exactly."""
@@ -304,6 +307,12 @@ class Question:
         before = self._evicted_by().get(self.action, frozenset())
         moved = [u for u in decision.moved if u not in self.disturbed]
         return [u for u in evicted if u in self.eligible and u not in before] + moved
+
+
+def _with_taken(surplus: QueueSurplus, taken: IntArray) -> tuple[int, int, int]:
+    """Units already evicted below the queue count again in the model, so their charge is added back."""
+    cpu, memory, gpu = taken[list(surplus.leaves)].sum(axis=0).tolist()
+    return surplus.amounts[0] + cpu, surplus.amounts[1] + memory, surplus.amounts[2] + gpu
 
 
 def largest_part(problem: Problem, units: Iterable[Unit], resource: int) -> int:
