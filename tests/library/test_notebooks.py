@@ -1,5 +1,6 @@
 """The notebooks under docs/ run from the first cell to the last, and their answers follow from their numbers."""
 
+import asyncio
 import json
 import re
 from collections.abc import Callable, Iterable
@@ -43,7 +44,8 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
         notebook = read(FOLDER / name)
         asked = f"import json\nfor value in ({', '.join(expressions)},):\n    print(json.dumps(value))"
         notebook.cells.append(nbformat.v4.new_code_cell(asked))  # type: ignore[no-untyped-call]
-        NotebookClient(notebook, timeout=300, resources={"metadata": {"path": str(FOLDER)}}).execute()
+        client = NotebookClient(notebook, timeout=300, resources={"metadata": {"path": str(FOLDER)}})
+        asyncio.run(client.async_execute())  # execute() leaves its event loop open, which fails a later test
         outputs = [out for cell in notebook.cells for out in cell.get("outputs", ())]
         assert 1 <= sum("image/png" in out.get("data", ()) for out in outputs) <= 2
         [said] = notebook.cells[-2].outputs

@@ -315,7 +315,7 @@ class _Study:
             raise InputError(f"a worker has {others} as here", field=address, cure=cure)
 
     def _lost(self) -> Iterator[Outcome]:
-        """Runs whose worker is gone wait again; of those that lost too many, the outcome."""
+        """Runs on a worker that is gone wait again; a run that lost too many workers has its outcome."""
         for run in [run for run in self.running if self.workers.get(run.worker.address) is not run.worker]:
             run.future.cancel()
             yield from self._lose(run, "is gone")
