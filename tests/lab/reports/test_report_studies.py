@@ -25,12 +25,13 @@ def a_study(folder: Path, *, failing: str = "") -> Path:
         for task in tasks_of(asked):
             number = int(task.source.name[1:])
             is_ours = task.model is not None and task.model.name == "default"
+            value = 3.0 if is_ours else 4.0 + number
             record = replace(
                 blank(task, "failed" if task.source.name == failing else "ok"),
                 pods=10 * (number + 1),
                 cpu_s=1.0 + number,
-                stages=(StageResult("pending", 3.0, 2.0, 0.0 if is_ours else 0.5, is_ours),),
-                primal_integral=0.01 * number + (0.0 if is_ours else 0.1),
+                stages=(StageResult("pending", value, 3.0, (value - 3.0) / value, is_ours),),
+                first_plan_s=0.1 + 0.01 * number,
                 proof_s=0.5 + number if is_ours else None,
             )
             study.add(Outcome(record))
