@@ -34,7 +34,8 @@ env: $(STAMP) ## Make the environment in .venv: locked packages, checked by hash
 $(STAMP): requirements/dev.txt pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "kai-solver needs Python 3.11 or newer, this is " + sys.version.split()[0] + "; say which: make PYTHON=python3.12 ...")'
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements/dev.txt
+	@# The lock names every package. With dependencies, pip asks for the newest `coverage[toml]`, which has no hash here.
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --require-hashes -r requirements/dev.txt
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
 	$(BIN)/python -m compileall -q kai_solver
 	@touch $@
