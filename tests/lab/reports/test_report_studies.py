@@ -30,7 +30,7 @@ def a_study(folder: Path, *, failing: str = "") -> Path:
                 blank(task, "failed" if task.source.name == failing else "ok"),
                 pods=10 * (number + 1),
                 cpu_s=1.0 + number,
-                stages=(StageResult("pending", value, 3.0, (value - 3.0) / value, is_ours),),
+                stages=(StageResult("pending", value, 3.0, (value - 3.0) / 3.0, is_ours),),
                 first_plan_s=0.1 + 0.01 * number,
                 proof_s=0.5 + number if is_ours else None,
             )
