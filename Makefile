@@ -87,7 +87,7 @@ image: $(STAMP) ## Build the image into out/image, with a list of its files and 
 	$(BIN)/python deploy/image/sbom.py $(OUT)/image
 
 fuzz: $(STAMP) ## Ten minutes of hostile objects, files and answers, and of random clusters, with new seeds (FUZZ_MINUTES=10)
-	-$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements/fuzz.txt
+	-$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --require-hashes -r requirements/fuzz.txt
 	$(BIN)/python -m tests.fuzz --minutes $(FUZZ_MINUTES)
 
 tools: $(STAMP)

@@ -21,14 +21,14 @@ pip() {
 "$python" -m venv "$work/build"
 case "$part" in
 packages)
-  pip install --require-hashes --only-binary :all: --no-compile --target "$target" --report "$target.json" \
+  pip install --no-deps --require-hashes --only-binary :all: --no-compile --target "$target" --report "$target.json" \
     -r "$source/requirements/runtime.txt"
   # The client's asynchronous twin is as large as the client, and nothing imports it.
   rm -rf "$target/kubernetes/aio"
   ;;
 kai-solver)
   # What builds our wheel is not in the image.
-  pip install --require-hashes --only-binary :all: -r "$source/requirements/build.txt"
+  pip install --no-deps --require-hashes --only-binary :all: -r "$source/requirements/build.txt"
   pip wheel --no-deps --no-build-isolation --wheel-dir "$work" "$source"
   pip install --no-deps --no-compile --target "$target" "$work"/kai_solver-*.whl
   ;;
