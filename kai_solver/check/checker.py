@@ -10,6 +10,7 @@ from kai_solver.check.claims import judge_claims
 from kai_solver.check.devices import judge_devices
 from kai_solver.check.disruption import judge_delay, judge_moves, judge_order
 from kai_solver.check.domains import judge_topology
+from kai_solver.check.drains import judge_drains
 from kai_solver.check.entitlement import judge_entitlement
 from kai_solver.check.form import judge_form
 from kai_solver.check.gangs import judge_gangs
@@ -69,7 +70,7 @@ def _judge(scene: Scene, tree: QueueTree, actions: Sequence[Action]) -> Iterator
     for check in checks_of(scene):
         yield from check.judge(scene)
     book = VictimBook(scene)
-    rights = [*judge_order(scene, actions), *judge_moves(scene, book)]
+    rights = [*judge_order(scene, actions), *judge_moves(scene, book), *judge_drains(scene, actions)]
     yield from rights
     yield from judge_delay(scene)
     yield from judge_units(scene)

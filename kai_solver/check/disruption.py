@@ -30,6 +30,8 @@ def judge_order(scene: Scene, actions: Sequence[Action]) -> Iterator[Violation]:
 def judge_moves(scene: Scene, book: VictimBook) -> Iterator[Violation]:
     """An entry helps a gang by a right of it; moves of preemptible gangs only; not too many for one gang."""
     for entry in disturbances(scene):
+        if isinstance(entry, Move) and entry.cause == "drain":
+            continue  # Judged by `drains`.
         if (text := _fault(scene, book, entry)) is not None:
             yield Violation("moves", entry.pod, f"pod {entry.pod}: {text}")
     yield from _too_many(scene, book)

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 
+from kai_solver.check.drains import lead_s
 from kai_solver.check.optional import Check
 from kai_solver.check.scene import Scene
 from kai_solver.check.violation import Violation
@@ -29,6 +30,9 @@ class MaintenanceCheck(Check):
                 why = f"which was drained {now_s - at_s:.0f} s ago"
             elif pod.run_time_s is not None and now_s + pod.run_time_s > at_s:
                 why = f"which is drained in {at_s - now_s:.0f} s; it runs up to {pod.run_time_s:.0f} s"
+            elif pod.run_time_s is None and gang.preemptible and at_s - now_s < lead_s(scene, pod):
+                leave = f"pods like it leave {lead_s(scene, pod):.0f} s before"
+                why = f"which is drained in {at_s - now_s:.0f} s; {leave}"
             elif pod.run_time_s is None and not gang.preemptible:
                 why = f"which is drained in {at_s - now_s:.0f} s; its run time is not known, and it is not preemptible"
             else:

@@ -128,7 +128,7 @@ def judge_needless(scene: Scene, tree: QueueTree, end: Load, after: Ledger) -> I
         lost = {eviction.pod for eviction in change.evictions if eviction.reason not in FOR_NO_GANG}
         if lost and (text := _spared(scene, change, room.keepers(change, lost), lost)):
             yield Violation("needless", change.gang.key, f"gang {change.gang.key}: needless eviction, {text}")
-        moved = {move.pod: move.target for move in change.moves}
+        moved = {move.pod: move.target for move in change.moves if move.cause == "room"}
         # A gang that also gets pods may have to move to have them all in one domain.
         if moved and not change.binds and len(room.keepers(change, moved, moved)) == len(moved):
             text = f"gang {change.gang.key}: needless moves, all {len(moved)} pods could stay where they are"

@@ -70,7 +70,7 @@ def _leaving(plan: Plan) -> Iterator[str]:
 
 def _moving(plan: Plan) -> Iterator[str]:
     for move in plan.moves:
-        yield f"{_short(move.gang)} goes from {move.source} to {move.target}{_for(move.helps)} ({move.action.value})"
+        yield f"{_short(move.gang)} goes from {move.source} to {move.target}{_for(move.helps)} ({move.by})"
 
 
 def _for(helps: Iterable[str]) -> str:

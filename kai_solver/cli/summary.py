@@ -93,6 +93,7 @@ class _Summary:
         self._binds()
         self._moves()
         self._evictions()
+        self._unmoved()
         self._pending()
         self._stages()
 
@@ -141,15 +142,16 @@ class _Summary:
         if not moves:
             return
         heading(self._console, "Moves", counted(len(moves), "pod"))
-        groups = self._by_subject(moves, lambda move: "" if self._is_long(moves) else helped(move.helps, self._names))
+        long = self._is_long(moves)
+        groups = self._by_subject(moves, lambda m: (m.cause, "" if long else helped(m.helps, self._names)))
         rows = [
             (
                 who,
                 str(len(identical)),
                 arrows([(m.source, landing(m)) for m in identical]),
-                all_helped((m.helps for m in identical), self._names),
+                "drain of its node" if cause == "drain" else all_helped((m.helps for m in identical), self._names),
             )
-            for (who, _), identical in self._cut(groups.items())
+            for (who, (cause, _)), identical in self._cut(groups.items())
         ]
         self._console.print(table(("gang", "pods", "from -> to", "for"), rows, right=("pods",)))
         self._rest(groups.values(), "pod")
@@ -173,6 +175,15 @@ class _Summary:
         ]
         self._console.print(table(("gang", "pods", "on", "reason", "for"), rows, right=("pods",)))
         self._rest(groups.values(), "pod")
+
+    def _unmoved(self) -> None:
+        unmoved = self._plan.unmoved
+        if not unmoved:
+            return
+        heading(self._console, "Pods that stay on nodes to be drained", counted(len(unmoved), "pod"))
+        for entry in self._cut(unmoved):
+            line(self._console, f"  {self._shortened(entry.pod)}: {entry.message}", "yellow")
+        self._rest([[entry] for entry in unmoved], "pod")
 
     def _is_long(self, entries: Sequence[Bind | Move | Eviction]) -> bool:
         """True where gangs would make more lines than a list shows."""

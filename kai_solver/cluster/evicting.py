@@ -40,7 +40,7 @@ FRESH_S = 10.0
 class Departure:
     """A pod that a plan evicts or moves, and the workload that needs its place.
 
-    ``rule``: ``reclaim``, ``preempt``, ``consolidation`` or ``stalegangeviction``; ``message``: the event's text;
+    ``rule``: ``reclaim``, ``preempt``, ``consolidation``, ``drain`` or ``stalegangeviction``; ``message``: the event's text;
     ``target``: where it goes, empty where it only leaves; ``queue``: its own; the eviction counts
     towards the rate of that queue.
     """
@@ -63,7 +63,8 @@ class Departure:
     @property
     def cause(self) -> str:
         """The rule, the reason, and the workload that needs the place."""
-        where = f"; it goes to {self.target} for {', '.join(self.helps)}" if self.target else ""
+        gangs = f" for {', '.join(self.helps)}" if self.helps else ""
+        where = f"; it goes to {self.target}{gangs}" if self.target else ""
         return f"{self.rule}: {self.message}{where}"
 
 

@@ -149,7 +149,7 @@ def _membership(pod: Pod, group: str) -> tuple[tuple[str, str], ...]:
 
 def _departure(entry: Eviction | Move, gang: Gang, pod: Pod) -> Departure:
     if isinstance(entry, Move):
-        rule, target = entry.action.value, entry.target
+        rule, target = entry.by, entry.target
     else:
         rule, target = "stalegangeviction" if entry.reason == "stale" else entry.reason, ""
     return Departure(

@@ -175,6 +175,10 @@ class PolicySettings(_Part):
     stuck_in_releasing: Seconds | None = Field(
         default=None, description="After this time nothing waits for the place of a deleted pod (120)."
     )
+    drain_lead: Seconds | None = Field(
+        default=None,
+        description="How long before `drain-at` of a node pods move away, beside the grace of each (600).",
+    )
     reclaim_min_runtime: Seconds | None = Field(
         default=None, description="How long work runs before it may be reclaimed, if no queue says (0)."
     )

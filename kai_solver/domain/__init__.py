@@ -61,14 +61,16 @@ from kai_solver.domain.plan import (
     EvictionReason,
     GpuLink,
     Move,
+    MoveCause,
     Pending,
     Plan,
     Proof,
     Reason,
     Stage,
+    Unmoved,
     relative_gap,
 )
-from kai_solver.domain.pods import NO_GPU, GpuRequest, Knowing, Pod, PodStatus, gpus_asked
+from kai_solver.domain.pods import NO_GPU, USUAL_GRACE_S, GpuRequest, Knowing, Pod, PodStatus, gpus_asked
 from kai_solver.domain.queues import DEFAULT_QUEUE_PRIORITY, Queue, QueueVector
 from kai_solver.domain.rules import loaded_rule, pairs_of, rule_names, setting_fault, without_setting
 from kai_solver.domain.snapshot import Notice, Policy, Snapshot
@@ -90,6 +92,7 @@ __all__ = [
     "RULE_GROUP",
     "SEATING",
     "STAGES",
+    "USUAL_GRACE_S",
     "Action",
     "Allotted",
     "Alone",
@@ -118,6 +121,7 @@ __all__ = [
     "Knowing",
     "Lowered",
     "Move",
+    "MoveCause",
     "MovesSpec",
     "Node",
     "NodeTerm",
@@ -155,6 +159,7 @@ __all__ = [
     "Topology",
     "TopologyConstraint",
     "TopologyLevel",
+    "Unmoved",
     "UsualPod",
     "Version",
     "ZoneShare",

@@ -87,11 +87,15 @@ class Bind:
     link: GpuLink | None = None
 
 
+MoveCause = Literal["room", "drain"]
+"""Why pods move: so that others get room, or because their node is to be drained."""
+
+
 @dataclass(slots=True, unsafe_hash=True)
 class Move:
     """A running pod is evicted and takes its named place again elsewhere. ``helps``: the gangs it makes room for.
 
-    ``message``: what its eviction event says; ``link``: as of `Bind`.
+    ``message``: what its eviction event says; ``link``: as of `Bind`; ``cause`` "drain": it helps no gang.
     """
 
     pod: str
@@ -105,6 +109,22 @@ class Move:
     claims: tuple[ClaimGrant, ...] = ()
     message: str = ""
     link: GpuLink | None = None
+    cause: MoveCause = "room"
+
+    @property
+    def by(self) -> str:
+        """What moves it: the name of its action, or ``drain``."""
+        return self.cause if self.cause == "drain" else self.action.value
+
+
+@dataclass(slots=True, unsafe_hash=True)
+class Unmoved:
+    """A running pod that has to leave its node, which is to be drained, and finds no place, or may not move."""
+
+    pod: str
+    gang: str
+    node: str
+    message: str
 
 
 EvictionReason = Literal["reclaim", "preempt", "stale", "drain"]
@@ -259,6 +279,8 @@ class Plan:
         best solution, its proof.
     notes
         What the engine wants people to know (solver crashed, budget ended, ...).
+    unmoved
+        Pods that stay on a node that is to be drained, and why.
     unclaimed
         Why no bounds are claimed of what is evicted, although they were searched; else empty.
     """
@@ -277,3 +299,4 @@ class Plan:
     versions: dict[str, str] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
     unclaimed: str = ""
+    unmoved: tuple[Unmoved, ...] = ()

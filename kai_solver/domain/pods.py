@@ -87,6 +87,9 @@ class GpuRequest:
 
 NO_GPU = GpuRequest()
 
+USUAL_GRACE_S = 30.0
+"""Kubernetes' default of ``terminationGracePeriodSeconds``."""
+
 
 @lru_cache(maxsize=4096)
 def gpus_asked(devices: int, milli: int = MILLI, memory_mib: int = 0, row: str = "") -> GpuRequest:
@@ -142,6 +145,10 @@ class Pod:
         Some of its claims have GPUs or slices of them, whichever pod pays. Known once ``claims.lower`` has run.
     run_time_s
         Seconds that it runs, at most, from its start; None: not known.
+    started_s
+        Epoch seconds of its start; None: it has not started, or that is not known.
+    grace_s
+        Seconds that it may take to end once it is evicted.
     """
 
     namespace: str
@@ -167,6 +174,8 @@ class Pod:
     claims_gpus: bool = False
     is_replaced: bool = True
     run_time_s: float | None = None
+    started_s: float | None = None
+    grace_s: float = USUAL_GRACE_S
     key: str = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:

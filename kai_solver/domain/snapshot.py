@@ -47,6 +47,9 @@ class Policy:
         shared out (docs/kai-behaviour.md#predicates).
     stuck_in_releasing_s
         A pod that is deleted for longer holds its place, and nothing waits for it (docs/kai-behaviour.md#pod-states).
+    drain_lead_s
+        How long before a node is drained work that must leave it is moved, beside the time that its pods take to end
+        (docs/placement.md#maintenance; KAI has no such rule).
     """
 
     gpu_placement: Strategy = "binpack"
@@ -66,6 +69,7 @@ class Policy:
     shared_gpu_resources: tuple[str, ...] = SHARED_GPU_RESOURCES
     restrict_node_scheduling: bool = False
     stuck_in_releasing_s: float = 120.0
+    drain_lead_s: float = 600.0
 
     def staleness_grace_of(self, gang: Gang) -> float:
         """Seconds for which the gang may run below its minimum, its own or the cluster's; negative: for ever."""

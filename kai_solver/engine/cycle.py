@@ -5,13 +5,14 @@ only make it better, and nothing leaves unchecked.
 """
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from math import inf
 from typing import Any, Self
 
 from kai_solver import __version__, compiled
 from kai_solver.actions import Actions
+from kai_solver.actions.draining import move_away
 from kai_solver.actions.sparing import spare
 from kai_solver.bounds.outlook import outlook_of
 from kai_solver.chains.course import Course
@@ -38,7 +39,7 @@ from kai_solver.engine.progress import Fault, OnSlow, Progress
 from kai_solver.engine.proving import LEAST_PART, has_unknown, prove
 from kai_solver.engine.retreat import NO_GANGS, RETREATS, blame, refused, retreat_note
 from kai_solver.engine.stages import admission_stage, measured_stages
-from kai_solver.errors.barrier import barrier
+from kai_solver.errors.barrier import barrier, caught
 from kai_solver.errors.collector import without_collection
 from kai_solver.model.families import family
 from kai_solver.model.stages import stages
@@ -316,10 +317,39 @@ class _Run:
             bounds = self._least(outcome, child, refined)
         except Exception as error:
             failed.append(stage_failed(error))
+        measured = None
+        try:
+            measured = self._move_away(outcome, left_out)
+        except Exception as error:
+            why = caught("deciding", "moves off nodes to be drained", error)
+            failed.append(f"an unexpected error, so no pod leaves a node to be drained: {why}")
         errors = tuple(dict.fromkeys([*failed, *(error for budget in self._budgets for error in budget.errors)]))
         for said in errors:
             self.report(said)
-        return Decided(outcome, refined, errors, links, bounds)
+        return Decided(outcome, refined, errors, links, bounds, measured)
+
+    def _move_away(self, outcome: Outcome, left_out: frozenset[str]) -> Sequence[Stage] | None:
+        """Move pods off nodes to be drained; the stages without that. For a little while even past the budget."""
+        if not outcome.state.problem.leavers:
+            return None
+        measured = measured_stages(outcome, by_gpus="disruption-gpus" in self.model.disrupting, moves=self.model.moves)
+        end_s = max(self.deadline_s, min(self.clock(), self.deadline_s) + LEAST_PART * self.budget_s)
+        mark, is_exact = outcome.state.mark(), self.model.search.deterministic or not self.model.search.enabled
+        try:
+            move_away(
+                outcome,
+                may_move=Action.CONSOLIDATION in self.model.actions,
+                most=self.model.moves.per_cycle,
+                left_out=left_out,
+                is_over=lambda: not is_exact and self.clock() > end_s,
+            )
+        except Exception:
+            outcome.state.rollback(mark)
+            outcome.moved_away.clear()
+            outcome.unmoved.clear()
+            raise
+        self._phase("drains")
+        return measured
 
     def _ask_prices(self, outcome: Outcome, child: SolverChild, part: float = 1.0) -> Pricing | None:
         """Ask for the prices of what is admitted now, where victims were taken and a ``part`` of the time is enough."""
@@ -619,7 +649,9 @@ class _Run:
         """Admission first; then what the solver proved of each stage, or what the plan costs with trivial bounds."""
         found = {s.name: s for s in decided.refined.stages} if decided.refined is not None else {}
         by_gpus = "disruption-gpus" in self.model.disrupting
-        measured = measured_stages(decided.outcome, by_gpus=by_gpus, moves=self.model.moves)
+        measured = decided.measured
+        if measured is None:
+            measured = measured_stages(decided.outcome, by_gpus=by_gpus, moves=self.model.moves)
         merged = [with_bound(stage, found.pop(stage.name, None)) for stage in measured]
         merged = [with_proven(stage, decided.bounds.get(stage.name)) for stage in merged]
         links = (decided.links,) if decided.links is not None else ()

@@ -21,6 +21,8 @@ class Decided:
     links: Stage | None = None
     bounds: Mapping[str, int] = field(default_factory=dict)
     """By stage, what the linear programme proves of plans that cost no more in the stages before."""
+    measured: Sequence[Stage] | None = None
+    """Stages before pods were moved for a rule's sake, which no stage counts; None: none was."""
 
 
 def stage_failed(error: Exception) -> str:

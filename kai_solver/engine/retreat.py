@@ -15,15 +15,18 @@ RETREATS = 3
 def blame(problem: Problem, plan: Plan, violations: Sequence[Violation]) -> frozenset[str]:
     """Admitted gangs that the violations name: by themselves, their pods, their nodes, queues, or their victims.
 
-    Where none can be told, all that were admitted.
+    And gangs that leave nodes to be drained, where the violations name their moves. Where none can be told, all that
+    were admitted.
     """
     admitted = {gang for gang, _ in plan.admitted}
     objects = {violation.object for violation in violations}
     found = {gang for gang in admitted if gang in objects}
+    drained: set[str] = set()
     found |= {bind.gang for bind in plan.binds if {bind.pod, bind.node} & objects}
     for move in plan.moves:
         if {move.pod, move.gang, move.target, move.source} & objects:
             found.update(move.helps)
+            drained.update({move.gang} if move.cause == "drain" else ())
     for eviction in plan.evictions:
         if {eviction.pod, eviction.gang, eviction.node} & objects:
             found.update(eviction.helps)
@@ -31,7 +34,7 @@ def blame(problem: Problem, plan: Plan, violations: Sequence[Violation]) -> froz
     for gang in problem.gangs:
         if gang.gang.key in admitted and objects & {names[q] for q in problem.queues.path[gang.queue]}:
             found.add(gang.gang.key)
-    return frozenset(found & admitted) or frozenset(admitted)
+    return frozenset(found & admitted | drained) or frozenset(admitted)
 
 
 def retreat_note(violations: Sequence[Violation], blamed: frozenset[str]) -> str:
@@ -49,6 +52,5 @@ def refused(plan: Plan, violations: Sequence[Violation], first: Plan | None) -> 
         note = f"the checker refused the plan, so the cycle's first plan is used ({texts})"
         return replace(first, notes=(*first.notes, note))
     note = f"the checker refused the plan, so nothing is done this cycle ({texts})"
-    return replace(
-        plan, binds=(), moves=(), evictions=(), admitted=(), stages=(), source="greedy", notes=(*plan.notes, note)
-    )
+    plan = replace(plan, binds=(), moves=(), evictions=(), admitted=(), unmoved=(), stages=())
+    return replace(plan, source="greedy", notes=(*plan.notes, note))

@@ -40,10 +40,11 @@ def _effects(plan: Plan, gang: str, names: Mapping[str, str]) -> Iterator[Effect
         text = f"{counted(len(pods), 'pod gets', 'pods get')} {_listed(bind.node for bind in found)}{when}"
         yield Effect("bound", pods, (), text)
     moves = [move for move in plan.moves if move.gang == gang]
-    for helps, own in _grouped(moves, lambda move: move.helps):
+    for (helps, cause), own in _grouped(moves, lambda move: (move.helps, move.cause)):
         pods = tuple(move.pod for move in own)
         where = f"from {_listed(move.source for move in own)} to {_listed(move.target for move in own)}"
-        text = f"{counted(len(pods), 'pod moves', 'pods move')} {where}{_for(helps, names)}"
+        why = ", as its node is to be drained" if cause == "drain" else _for(helps, names)
+        text = f"{counted(len(pods), 'pod moves', 'pods move')} {where}{why}"
         yield Effect("moved", pods, helps, text)
     evictions = [eviction for eviction in plan.evictions if eviction.gang == gang]
     for (reason, helps), gone in _grouped(evictions, lambda eviction: (eviction.reason, eviction.helps)):

@@ -370,6 +370,6 @@ def _part(doc: GroupDoc, field: str) -> SubGroup | PodSet:
 
 
 def _policy(doc: PolicyDoc) -> Policy:
-    seconds = {"staleness_grace", "reclaim_min_runtime", "preempt_min_runtime", "stuck_in_releasing"}
+    seconds = {"staleness_grace", "reclaim_min_runtime", "preempt_min_runtime", "stuck_in_releasing", "drain_lead"}
     values = {f"{name}_s" if name in seconds else name: getattr(doc, name) for name in PolicyDoc.model_fields}
     return replace(Policy(), **values)

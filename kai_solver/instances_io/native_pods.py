@@ -97,6 +97,8 @@ class PodReader:
                 ready=doc.ready,
                 is_replaced=doc.replaced,
                 run_time_s=doc.run_time,
+                started_s=moment_s(doc.started, self.now_s),
+                grace_s=doc.grace,
             )
 
     def _status(self, doc: PodDoc, status: PodStatus) -> PodStatus:

@@ -8,6 +8,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field
 
+from kai_solver.domain import USUAL_GRACE_S
 from kai_solver.instances_io.fields import (
     LARGEST_COUNT,
     LARGEST_SECONDS,
@@ -311,6 +312,10 @@ class PodDoc(Strict):
     """A controller makes another pod in its place when it is evicted; else it is never moved."""
     run_time: Seconds | None = Field(default=None, gt=0)
     """How long it runs, at most; not given: not known."""
+    started: Moment = None
+    """When it started; not given: not known."""
+    grace: Seconds = Field(default=USUAL_GRACE_S, ge=0)
+    """How long it may take to end once it is evicted."""
 
 
 class BudgetDoc(Strict):
@@ -386,6 +391,8 @@ class PolicyDoc(Strict):
     """Pods with GPUs only on nodes labelled ``node-role.kubernetes.io/gpu-worker``, others only on ``cpu-worker``."""
     stuck_in_releasing: Seconds = 120.0
     """A pod ``deleted`` for longer holds its place, and nothing waits for it."""
+    drain_lead: Seconds = Field(default=600.0, ge=0)
+    """How long before a node is drained pods are moved away, beside the ``grace`` of each."""
 
 
 class NoticeDoc(Strict):

@@ -5,6 +5,7 @@ from typing import Any
 
 from kai_solver.claims import raised
 from kai_solver.domain import (
+    USUAL_GRACE_S,
     Constraints,
     DisruptionBudget,
     Gang,
@@ -219,6 +220,10 @@ def _pod(pod: Pod, schema: ResourceSchema, namespace: str = "default") -> dict[s
         document["replaced"] = False
     if pod.run_time_s is not None:
         document["runTime"] = pod.run_time_s
+    if pod.started_s is not None:
+        document["started"] = pod.started_s
+    if pod.grace_s != USUAL_GRACE_S:
+        document["grace"] = pod.grace_s
     if pod.order != (0, 0.0, pod.name):
         document["order"] = list(pod.order)
     return (

@@ -19,12 +19,14 @@ from kai_solver.domain import (
     FitError,
     GpuLink,
     Move,
+    MoveCause,
     Pending,
     Plan,
     Proof,
     QueueDetails,
     Reason,
     Stage,
+    Unmoved,
     ZoneShare,
 )
 from kai_solver.instances_io.fields import validate
@@ -94,7 +96,7 @@ class BindDoc(_Part):
 
 
 class MoveDoc(_Part):
-    """A running pod changes its node for the gangs in ``for``."""
+    """A running pod changes its node for the gangs in ``for``; or for none, because its node is to be drained."""
 
     pod: str
     gang: str
@@ -107,6 +109,16 @@ class MoveDoc(_Part):
     claims: tuple[GrantDoc, ...] = ()
     message: str = ""
     link: LinkDoc | None = None
+    cause: MoveCause = "room"
+
+
+class UnmovedDoc(_Part):
+    """A running pod that stays on a node that is to be drained, and why."""
+
+    pod: str
+    gang: str
+    node: str
+    message: str = ""
 
 
 class EvictionDoc(_Part):
@@ -229,6 +241,7 @@ class PlanDoc(_Part):
     versions: dict[str, str] = Field(default_factory=dict)
     notes: tuple[str, ...] = ()
     unclaimed: str = ""
+    unmoved: tuple[UnmovedDoc, ...] = ()
 
 
 def plan_schema() -> dict[str, Any]:
@@ -255,7 +268,12 @@ def plan_to_document(plan: Plan) -> dict[str, Any]:
         "seed": plan.seed,
         "versions": dict(plan.versions),
         "notes": list(plan.notes),
-    } | ({"unclaimed": plan.unclaimed} if plan.unclaimed else {})
+    } | _only_where_any(plan)
+
+
+def _only_where_any(plan: Plan) -> dict[str, Any]:
+    unmoved = [asdict(entry) for entry in plan.unmoved]
+    return ({"unclaimed": plan.unclaimed} if plan.unclaimed else {}) | ({"unmoved": unmoved} if unmoved else {})
 
 
 def plan_from_document(document: Any, file: str = "") -> Plan:
@@ -285,6 +303,7 @@ def plan_from_document(document: Any, file: str = "") -> Plan:
         versions=doc.versions,
         notes=doc.notes,
         unclaimed=doc.unclaimed,
+        unmoved=tuple(Unmoved(u.pod, u.gang, u.node, u.message) for u in doc.unmoved),
     )
 
 
@@ -315,6 +334,7 @@ def _read_move(doc: MoveDoc) -> Move:
         claims=_grants(doc.claims),
         message=doc.message,
         link=_link(doc.link),
+        cause=doc.cause,
     )
 
 
@@ -398,6 +418,7 @@ def _move(move: Move) -> dict[str, Any]:
         | _in_zones(move)
         | _claims(move.claims)
         | _linked(move.link)
+        | ({} if move.cause == "room" else {"cause": move.cause})
     )
 
 

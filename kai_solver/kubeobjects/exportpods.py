@@ -1,6 +1,7 @@
 """Pods as Kubernetes objects."""
 
 import json
+import math
 from collections.abc import Mapping
 from dataclasses import asdict
 from itertools import product
@@ -8,6 +9,7 @@ from math import prod
 from typing import Any
 
 from kai_solver.domain import (
+    USUAL_GRACE_S,
     Constraints,
     Gang,
     NodeTerm,
@@ -133,6 +135,8 @@ def _spec(pod: Pod, gang: Gang | None, snapshot: Snapshot, settings: KubeSetting
         spec |= container_lists(pod.containers, snapshot.schema, settings, _ports(pod.constraints))
     if pod.node and pod.status is not PodStatus.BINDING:
         spec["nodeName"] = pod.node
+    if pod.grace_s != USUAL_GRACE_S:
+        spec["terminationGracePeriodSeconds"] = math.ceil(pod.grace_s)
     if pod.status is PodStatus.GATED:
         spec["schedulingGates"] = [{"name": "gated"}]
     return spec
@@ -143,6 +147,8 @@ def _status(pod: Pod) -> Written:
     phase = pod.status.value if finished else "Pending" if pod.status in _BEFORE_RUNNING else "Running"
     quality: Written = {"qosClass": "Guaranteed" if pod.guaranteed else "Burstable"}
     quality |= {} if pod.ready else {"conditions": [{"type": "Ready", "status": "False"}]}
+    if pod.started_s is not None:
+        quality["startTime"] = format_time(pod.started_s)
     return {"phase": phase, **quality, **({"nominatedNodeName": pod.nominated_node} if pod.nominated_node else {})}
 
 

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
-from kai_solver.domain import Constraints, GpuRequest, Pod, PodStatus, ZoneShare, implied_terms
+from kai_solver.domain import USUAL_GRACE_S, Constraints, GpuRequest, Pod, PodStatus, ZoneShare, implied_terms
 from kai_solver.errors import InputError
 from kai_solver.kubeobjects import names
 from kai_solver.kubeobjects.bindings import Binding, binding_of
@@ -15,7 +15,7 @@ from kai_solver.kubeobjects.nodes import NodeReading
 from kai_solver.kubeobjects.notices import Notices
 from kai_solver.kubeobjects.ownkeys import strays
 from kai_solver.kubeobjects.pluginonly import NO_OFFERS, PluginOnly
-from kai_solver.kubeobjects.raw import Raw
+from kai_solver.kubeobjects.raw import Raw, parse_time_s
 from kai_solver.kubeobjects.resources import Amounts, pod_request
 from kai_solver.kubeobjects.settings import KubeSettings
 from kai_solver.kubeobjects.shares import Reservations, Share, parse_share, warn_unproven
@@ -62,6 +62,8 @@ class RawPod:
     unproven: bool = False
     is_replaced: bool = False
     run_time_s: float | None = None
+    started_s: float | None = None
+    grace_s: float = USUAL_GRACE_S
     key: str = field(init=False, repr=False, compare=False)
     """``namespace/name``."""
 
@@ -95,6 +97,8 @@ class RawPod:
             wished=self.wished,
             is_replaced=self.is_replaced,
             run_time_s=self.run_time_s,
+            started_s=self.started_s,
+            grace_s=self.grace_s,
         )
 
 
@@ -203,6 +207,8 @@ class PodReader:
             unproven=unproven,
             is_replaced=_has_controller(raw),
             run_time_s=_run_time_s(raw, annotations, f"Pod {namespace}/{name}", self.notices),
+            started_s=parse_time_s(raw.text("status.startTime")),
+            grace_s=_grace_s(raw),
         )
 
     def _constraints(
@@ -356,6 +362,12 @@ def _node(raw: Raw, status: PodStatus, binding: Binding | None) -> str:
     if not status.holds_resources:
         return ""
     return raw.text("spec.nodeName") or (binding.node if binding else "")
+
+
+def _grace_s(raw: Raw) -> float:
+    """Seconds that it may take to end."""
+    stated_s = raw.get("spec.terminationGracePeriodSeconds")
+    return float(max(0, stated_s.integer())) if stated_s else USUAL_GRACE_S
 
 
 def _run_time_s(raw: Raw, annotations: Mapping[str, str], name: str, notices: Notices) -> float | None:

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any
 
-from kai_solver.domain import Action, Bind, Device, Eviction, EvictionReason, GpuLink, Move, Plan
+from kai_solver.domain import Action, Bind, Device, Eviction, EvictionReason, GpuLink, Move, Plan, Unmoved
 from kai_solver.planning.gpus import Comer, GpuNames, chosen_gpus, named_claims
 from kai_solver.planning.ranks import places_by_rank
 from kai_solver.planstate.origins import is_at_origin
@@ -67,10 +67,11 @@ def assemble(problem: Problem, outcome: Outcome, is_late: Callable[[], bool] = l
     given_devices = _given_devices(problem, outcome)
     plan = Plan(
         binds=_binds(problem, outcome, given_devices),
-        moves=_moves(problem, given_devices, causes, texts),
+        moves=_moves(problem, outcome, given_devices, causes, texts),
         evictions=_evictions(problem, outcome, causes, texts),
         pending=pending_gangs(problem, outcome, is_late),
         admitted=tuple((problem.gangs[a.allocation_unit.gang].gang.key, a.action) for a in outcome.admissions),
+        unmoved=tuple(_unmoved(problem, pod, why) for pod, why in sorted(outcome.unmoved.items())),
     )
     return named_claims(problem, plan)
 
@@ -189,11 +190,16 @@ def _causes(outcome: Outcome) -> dict[int, _Cause]:
 
 
 def _moves(
-    problem: Problem, given_devices: _GivenDevices, causes: dict[int, _Cause], texts: EvictionTexts
+    problem: Problem,
+    outcome: Outcome,
+    given_devices: _GivenDevices,
+    causes: dict[int, _Cause],
+    texts: EvictionTexts,
 ) -> tuple[Move, ...]:
     moves = []
     for pod in given_devices.moved:
-        place, cause = given_devices.places[pod], causes[pod]
+        why = outcome.moved_away.get(pod)
+        place, cause = given_devices.places[pod], _Cause(Action.CONSOLIDATION) if why is not None else causes[pod]
         devices, link = given_devices.devices(problem, pod)
         moves.append(
             Move(
@@ -204,12 +210,18 @@ def _moves(
                 devices,
                 cause.helps(problem),
                 cause.action,
-                message=texts.text(pod, cause.action, tuple(cause.gangs)),
+                message=texts.text(pod, cause.action, tuple(cause.gangs)) if why is None else texts.moved(pod, why),
                 link=link,
+                cause="room" if why is None else "drain",
                 **_fields(problem, place),
             )
         )
     return tuple(moves)
+
+
+def _unmoved(problem: Problem, pod: int, why: str) -> Unmoved:
+    gang = problem.gangs[problem.pod_gang[pod]].gang.key
+    return Unmoved(problem.pods[pod].key, gang, problem.nodes[problem.pod_node[pod]].name, why)
 
 
 def _evictions(

@@ -65,6 +65,8 @@ class Outcome:
         Admissions for which others were moved; one that lost its places since may still be among them.
     stale
         Gangs evicted for running below their minimum.
+    moved_away, unmoved
+        By pod that a rule wants elsewhere: why it moves, or why it stays although it should leave.
     stopped
         The time ended before every gang was attempted.
     version
@@ -79,6 +81,8 @@ class Outcome:
     refused_at: dict[tuple[int, Action], int] = field(default_factory=dict)
     consolidated: list[Admission] = field(default_factory=list)
     stale: list[int] = field(default_factory=list)
+    moved_away: dict[int, str] = field(default_factory=dict)
+    unmoved: dict[int, str] = field(default_factory=dict)
     stopped: bool = False
     version: int = 0
     _moved: set[int] = field(default_factory=set)

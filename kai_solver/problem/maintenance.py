@@ -1,9 +1,9 @@
 """Nodes that are to be drained, as a rule of the pods: each says which of them it may not start on any more.
 
 A pod starts on no node where its run time would pass the node's drain time (`Node.drain_at_s`). A pod of unknown run
-time starts there as long as that time has not come, if it is preemptible: it can be evicted or moved then. So the nodes
-that are closed to a pod are those drained up to some time, and that time is what the pod says (`Constraints`). Nothing
-of this leaves the problem.
+time starts there, if it is preemptible, until pods like it are moved away (`lead_s`): else what was moved could come
+back. So the nodes that are closed to a pod are those drained up to some time, and that time is what the pod says
+(`Constraints`). Nothing of this leaves the problem.
 """
 
 import math
@@ -11,10 +11,15 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from dataclasses import replace
 
-from kai_solver.domain import Constraints, Gang, Pod, Snapshot
+from kai_solver.domain import Constraints, Gang, Pod, Policy, Snapshot
 
 _MOST_KNOWN = 20_000
 """Pairs of constraints and times that are held on to."""
+
+
+def lead_s(policy: Policy, pod: Pod) -> float:
+    """Seconds before a drain at which ``pod`` is moved away: time to end, and time to start elsewhere."""
+    return policy.drain_lead_s + pod.grace_s
 
 
 class Maintenance:
@@ -37,7 +42,10 @@ class Maintenance:
         gangs = []
         for gang in snapshot.gangs:
             closed = tuple(
-                closed_until_s(pod.run_time_s, gang.preemptible) if pod.status.is_alive else None for pod in gang.pods
+                closed_until_s(pod.run_time_s, gang.preemptible, lead_s(snapshot.policy, pod))
+                if pod.status.is_alive
+                else None
+                for pod in gang.pods
             )
             known = before.get(id(gang))
             if known is None or known[1] != closed:
@@ -65,12 +73,12 @@ class _ClosedUntil:
     def __init__(self, times_s: Sequence[float], now_s: float) -> None:
         self._times_s = times_s
         self._now_s = now_s
-        self._known: dict[tuple[float | None, bool], float | None] = {}
+        self._known: dict[tuple[float | None, bool, float], float | None] = {}
 
-    def __call__(self, run_time_s: float | None, preemptible: bool) -> float | None:
-        key = run_time_s, preemptible
+    def __call__(self, run_time_s: float | None, preemptible: bool, lead_s: float) -> float | None:
+        key = run_time_s, preemptible, lead_s
         if key not in self._known:
-            unknown_s = 0.0 if preemptible else math.inf
+            unknown_s = lead_s if preemptible else math.inf
             end_s = self._now_s + (unknown_s if run_time_s is None else run_time_s)
             past = max(bisect_right(self._times_s, self._now_s), bisect_left(self._times_s, end_s))
             self._known[key] = self._times_s[past - 1] if past else None

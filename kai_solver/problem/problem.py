@@ -17,7 +17,7 @@ from kai_solver.problem.gangs import GangShape
 from kai_solver.problem.memo import Memo
 from kai_solver.problem.node_table import NodeTable
 from kai_solver.problem.podtable import PodTable
-from kai_solver.problem.rules import RuleFacts, prepared
+from kai_solver.problem.rules import Leaver, RuleFacts, prepared
 from kai_solver.problem.shapes import ShapeTable
 from kai_solver.topology import DomainTree
 
@@ -132,6 +132,11 @@ class Problem:
     def drained(self) -> frozenset[int]:
         """Gangs whose running pods an optional rule evicts."""
         return frozenset[int]().union(*(rule.drained for rule in self.rules))
+
+    @property
+    def leavers(self) -> list[Leaver]:
+        """Running pods that optional rules want elsewhere."""
+        return [leaver for rule in self.rules for leaver in rule.leavers(self)]
 
     @property
     def without_queue(self) -> Iterator[tuple[Gang, str]]:

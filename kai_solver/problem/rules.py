@@ -48,6 +48,18 @@ class Refused(NamedTuple):
     blocker: Blocker
 
 
+class Leaver(NamedTuple):
+    """A running pod that has to leave its node, for no other gang.
+
+    ``by_s``: epoch seconds until when; ``allowed``: (N,) nodes where it may go; ``why``: a clause for people.
+    """
+
+    pod: int
+    by_s: float
+    allowed: BoolArray
+    why: str
+
+
 class Weight(Enum):
     """What a preference of a rule outweighs where a node is chosen (docs/kai-behaviour.md#scoring).
 
@@ -496,6 +508,10 @@ class RuleFacts:
     def drained(self) -> frozenset[int]:
         """Gangs whose running pods are to be evicted for the rule's sake, which helps no other gang."""
         return frozenset()
+
+    def leavers(self, problem: "Problem", /) -> Sequence[Leaver]:
+        """Running pods that are to move for the rule's sake, as far as there is room when all else is decided."""
+        return ()
 
     # -- what pods get of a node -------------------------------------------------------------------------------------
 

@@ -30,7 +30,7 @@ NODE_POOL = "default"
 _OF_ONE = flat_gang(1)
 """Of a gang that one pod suffices, none can run in part; most are such."""
 
-EventReason = Literal["Scheduled", "Pipelined", "Evict", "StaleJob", "NotReady", "Unschedulable"]
+EventReason = Literal["Scheduled", "Pipelined", "Evict", "StaleJob", "NotReady", "Unschedulable", "NotMoved"]
 """Published; KAI's binder and pod grouper have further ones (``Bound``, ``BindingError``, ``PodGrouperWarning``)."""
 
 
@@ -70,6 +70,8 @@ def plan_events(snapshot: Snapshot, plan: Plan, node_pool: str = NODE_POOL) -> I
         yield _bound(bind, node_pool)
     for move in plan.moves:
         yield _pipelined(move.pod, move.target, move.zones)
+    for stays in plan.unmoved:
+        yield Event("Pod", stays.pod, "Warning", "NotMoved", f"Pod {stays.pod} stays: {stays.message}")
     for pending in plan.pending:
         if pending.gang in gangs:
             yield from _unschedulable(gangs[pending.gang], pending, plan)
@@ -82,6 +84,7 @@ def events_of(snapshot: Snapshot, plan: Plan, gang: Gang) -> Iterator[Event]:
         moves=tuple(m for m in plan.moves if m.gang == gang.key),
         evictions=tuple(e for e in plan.evictions if e.gang == gang.key),
         pending=tuple(p for p in plan.pending if p.gang == gang.key),
+        unmoved=tuple(u for u in plan.unmoved if u.gang == gang.key),
     )
     return plan_events(Snapshot(snapshot.now_s, snapshot.schema, (), (), (gang,)), own)
 
@@ -89,7 +92,7 @@ def events_of(snapshot: Snapshot, plan: Plan, gang: Gang) -> Iterator[Event]:
 def _action(entry: Eviction | Move) -> str:
     """The action that KAI would name as the evictor's."""
     if isinstance(entry, Move):
-        return entry.action.value
+        return entry.by
     return "stalegangeviction" if entry.reason == "stale" else entry.reason
 
 
@@ -100,7 +103,8 @@ def _evicted(entry: Eviction | Move, size: int) -> Event:
         annotations |= {"evictor-pod-group-name": name, "evictor-pod-group-namespace": namespace}
     text = entry.message or f"Pod {entry.pod} was evicted by {_action(entry)}"
     if isinstance(entry, Move):
-        text += f"; it goes from {entry.source} to {entry.target} for {', '.join(entry.helps) or 'no gang'}"
+        gangs = f" for {', '.join(entry.helps) or 'no gang'}" if entry.cause == "room" else ""
+        text += f"; it goes from {entry.source} to {entry.target}{gangs}"
     return Event("PodGroup", entry.gang, "Normal", "Evict", text, annotations)
 
 

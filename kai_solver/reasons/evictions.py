@@ -25,6 +25,10 @@ class EvictionTexts:
             caught("explaining", key, error)
             return f"Pod {key} was evicted by {action.value}"
 
+    def moved(self, pod: int, why: str) -> str:
+        """The message of the event on a pod that moves for no gang, but because of what ``why`` says."""
+        return f"Pod {self._problem.pods[pod].key} was evicted and moves because {why}"
+
     def _text(self, pod: int, action: Action, gangs: tuple[int, ...]) -> str:
         problem = self._problem
         key, gang = problem.pods[pod].key, problem.gangs[problem.pod_gang[pod]]

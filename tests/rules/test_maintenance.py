@@ -19,6 +19,8 @@ from tests.support.clusters import some
 
 MODELS = ("greedy-only", "deterministic")
 HOUR_S = 3600.0
+LEAD_S = 630.0
+"""Pods move so long before a drain: the default of the policy, and Kubernetes' of the time to end."""
 
 
 def a_cluster(*gangs: dict[str, Any], drains: tuple[Any, ...] = (HOUR_S,), gpus: int = 2) -> Snapshot:
@@ -60,6 +62,8 @@ def plan_of(snapshot: Snapshot, model: str = "greedy-only") -> Plan:
         ("", False, HOUR_S, False),
         ("", True, -HOUR_S, False),
         ("", True, 0.0, False),
+        ("", True, LEAD_S, True),
+        ("", True, LEAD_S - 1.0, False),
         ("1s", True, -HOUR_S, False),
     ],
 )
@@ -165,7 +169,7 @@ def may_start(snapshot: Snapshot, gang: int, node: int) -> bool:
     if at_s is None:
         return True
     if pod.run_time_s is None:
-        return snapshot.gangs[gang].preemptible and at_s > snapshot.now_s
+        return snapshot.gangs[gang].preemptible and at_s >= snapshot.now_s + LEAD_S
     return snapshot.now_s + pod.run_time_s <= at_s
 
 

@@ -1,4 +1,4 @@
-"""Nodes in maintenance: nothing starts on a node that would run longer than until the node is drained."""
+"""Nodes in maintenance: nothing starts on a node that would run until it is drained, and what may move leaves it."""
 
 from collections.abc import Mapping
 
@@ -10,10 +10,10 @@ from kai_solver.domain import Blocker, Snapshot
 from kai_solver.model.variables import Variables
 from kai_solver.planstate.state import State
 from kai_solver.problem import Problem
-from kai_solver.problem.rules import Rule, RuleBound, RuleFacts
+from kai_solver.problem.rules import Leaver, Rule, RuleBound, RuleFacts
 from kai_solver.rules.maintenance import words
 from kai_solver.rules.maintenance.ledger import DrainLedger
-from kai_solver.rules.maintenance.problem import NAME, DrainTimes, drain_times_of
+from kai_solver.rules.maintenance.problem import NAME, DrainTimes, drain_times_of, must_leave
 
 IntArray = NDArray[np.int64]
 BoolArray = NDArray[np.bool_]
@@ -47,6 +47,13 @@ class MaintenanceFacts(RuleFacts):
     def tolerated(self, problem: Problem, /) -> BoolArray:
         """Pods that run on a node to be drained may stay."""
         return np.isfinite(self.times.at_s)
+
+    def leavers(self, problem: Problem, /) -> list[Leaver]:
+        return [
+            Leaver(pod, float(self.times.at_s[node]), allowed, words.leaving_text(problem, self.times, node))
+            for pod, allowed in must_leave(problem, self.times)
+            for node in (problem.pod_node[pod],)
+        ]
 
     def add_rows(self, variables: Variables, /) -> None:
         """``place[s, n] <= 0`` for every node n that is closed to pods of shape s."""

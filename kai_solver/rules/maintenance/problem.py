@@ -7,7 +7,10 @@ docs/placement.md#maintenance.
 import numpy as np
 from numpy.typing import NDArray
 
+from kai_solver.domain import Pod
+from kai_solver.domain.moving import SUFFIX
 from kai_solver.problem import Problem
+from kai_solver.problem.maintenance import lead_s
 
 FloatArray = NDArray[np.float64]
 BoolArray = NDArray[np.bool_]
@@ -36,6 +39,38 @@ class DrainTimes:
         if until_s not in self._closed:
             self._closed[until_s] = self.at_s <= until_s
         return self._closed[until_s]
+
+
+def must_leave(problem: Problem, times: DrainTimes) -> list[tuple[int, BoolArray]]:
+    """Running pods that are to be gone from their nodes soon, and the (N,) nodes where each may go.
+
+    One of unknown run time goes where nothing is to be drained, so that no node after the other sends it away.
+    """
+    now_s, policy = problem.snapshot.now_s, problem.policy
+    longest_s = max((pod.grace_s for pod in problem.pods), default=0.0)
+    if not (times.at_s < now_s + policy.drain_lead_s + longest_s).any():
+        return []
+    never, found = np.isinf(times.at_s), []
+    everywhere = np.ones(len(never), dtype=np.bool_)
+    for number, (pod, node) in enumerate(zip(problem.pods, problem.pod_node, strict=True)):
+        at_s = times.at_s[node] if node >= 0 else np.inf
+        if at_s >= now_s + lead_s(policy, pod) or not pod.status.is_active or pod.name.endswith(SUFFIX):
+            continue
+        end_s = ends_s(pod, now_s)
+        if end_s is None:
+            found.append((number, never))
+        elif end_s > at_s:
+            closed = times.closed(problem.pod_shape[number])
+            found.append((number, everywhere if closed is None else ~closed))
+    return found
+
+
+def ends_s(pod: Pod, now_s: float) -> float | None:
+    """Epoch seconds at which a running ``pod`` ends at the latest; None: not known, or past, so that it is wrong."""
+    if pod.run_time_s is None:
+        return None
+    end_s = (now_s if pod.started_s is None else pod.started_s) + pod.run_time_s
+    return end_s if end_s > now_s else None
 
 
 def drain_times_of(problem: Problem) -> DrainTimes | None:

@@ -7,6 +7,7 @@ from numpy.typing import NDArray
 
 from kai_solver.bounds.blocking import ElementWords
 from kai_solver.domain import Blocker, Snapshot
+from kai_solver.problem import Problem
 from kai_solver.rules.maintenance.problem import NAME, DrainTimes
 from kai_solver.units import counted, rfc3339
 
@@ -22,6 +23,11 @@ _LAST_S = 253_402_300_799.0
 def node_text(times: DrainTimes, node: int) -> str:
     """Why ``node`` is closed to a pod."""
     return f"node(s) were to be drained at {_moment(times.at_s[node])}, before the pod is sure to end"
+
+
+def leaving_text(problem: Problem, times: DrainTimes, node: int) -> str:
+    """Why pods leave ``node``."""
+    return f"node {problem.nodes[node].name} is to be drained at {_moment(times.at_s[node])}"
 
 
 def reasons(times: DrainTimes, nodes: BoolArray) -> dict[str, int]:
