@@ -40,8 +40,8 @@ FRESH_S = 10.0
 class Departure:
     """A pod that a plan evicts or moves, and the workload that needs its place.
 
-    ``rule``: ``reclaim``, ``preempt``, ``consolidation``, ``drain`` or ``stalegangeviction``; ``message``: the event's text;
-    ``target``: where it goes, empty where it only leaves; ``queue``: its own; the eviction counts
+    ``rule``: ``reclaim``, ``preempt``, ``consolidation``, ``drain`` or ``stalegangeviction``; ``message``: the text of
+    the event; ``target``: where it goes, empty where it only leaves; ``queue``: its own; the eviction counts
     towards the rate of that queue.
     """
 

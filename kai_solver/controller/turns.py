@@ -1,8 +1,10 @@
 """When time alone changes what is decided: a delay ends, a protection, a grace."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from itertools import chain
 
 from kai_solver.domain import Gang, PodStatus, Policy, Snapshot
+from kai_solver.problem.maintenance import lead_s
 from kai_solver.reasons.events import is_stale
 
 NEVER_S = float("inf")
@@ -16,8 +18,18 @@ def next_turn_s(snapshot: Snapshot) -> float:
     """
     waits = any(pod.status is PodStatus.PENDING for gang in snapshot.gangs for pod in gang.pods)
     minimums = _minimums(snapshot) if waits else frozenset()
+    drained = {node.name: node.drain_at_s for node in snapshot.nodes if node.drain_at_s is not None}
+    moments = _drains(snapshot, drained) if drained else ()
     turns = (moment for gang in snapshot.gangs for moment in _turns(gang, snapshot.policy, minimums, snapshot.now_s))
-    return min((moment for moment in turns if moment > snapshot.now_s), default=NEVER_S)
+    return min((moment for moment in chain(turns, moments) if moment > snapshot.now_s), default=NEVER_S)
+
+
+def _drains(snapshot: Snapshot, drained: Mapping[str, float]) -> Iterator[float]:
+    """When pods have to leave nodes, by name with the time of their drain."""
+    for gang in snapshot.gangs:
+        for pod in gang.pods:
+            if pod.node in drained and pod.status.is_active:
+                yield drained[pod.node] - lead_s(snapshot.policy, pod)
 
 
 def _minimums(snapshot: Snapshot) -> frozenset[float]:

@@ -20,6 +20,7 @@ from kai_solver.controller.reporting.leaving import Leaving
 from kai_solver.controller.reporting.noticed import Noticed
 from kai_solver.controller.reporting.placing import Placing
 from kai_solver.controller.reporting.queues import Queues
+from kai_solver.controller.reporting.unmoved import UnmovedPods
 from kai_solver.controller.reporting.waiting import Waiting
 from kai_solver.errors.barrier import barrier
 from kai_solver.kubeobjects.grouping import OwnGroup
@@ -69,10 +70,11 @@ class StatusReporter:
     _leaving: Leaving = field(init=False)
     _queues: Queues = field(init=False)
     _noticed: Noticed = field(init=False)
+    _unmoved: UnmovedPods = field(init=False)
 
     def __post_init__(self) -> None:
         self._waiting, self._leaving, self._queues = Waiting(self.context), Leaving(self.context), Queues(self.context)
-        self._noticed = Noticed(self.context)
+        self._noticed, self._unmoved = Noticed(self.context), UnmovedPods(self.context)
 
     def cycle(self, cycle: Cycle) -> None:
         """Hand over a cycle."""
@@ -157,6 +159,8 @@ class StatusReporter:
             self._waiting.cycle(decided.cycle)
         with barrier("reporting", "notices"):
             self._noticed.cycle(decided.cycle)
+        with barrier("reporting", "pods that stay on nodes to be drained"):
+            self._unmoved.cycle(decided.cycle)
         with barrier("reporting", "promises"):
             self._leaving.promises(decided.cycle)
         with barrier("reporting", "PodGroups"):
