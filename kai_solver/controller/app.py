@@ -357,4 +357,6 @@ class Controller:
 
     def _complain(self, resource: Resource, error: ApiError) -> None:
         self.metrics.relists.labels(resource.name, error.reason).inc()
-        _LOG.warning("list or watch failed", resource=resource.name, error=str(error))
+        # The server keeps changes for some minutes: a kind that changes seldom is listed again every now and then.
+        log = _LOG.debug if error.is_gone else _LOG.warning
+        log("list or watch failed", resource=resource.name, error=str(error))

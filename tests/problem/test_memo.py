@@ -106,6 +106,8 @@ POD: dict[str, Change] = {
     "wished": one_of((), (1,), (1, 2)),
     "is_replaced": one_of(True, False),
     "run_time_s": one_of(None, 60.0, 7200.0),
+    "started_s": one_of(None, -30.0, -7000.0),
+    "grace_s": one_of(30.0, 0.0, 3600.0),
 }
 GANG: dict[str, Change] = {
     "namespace": one_of("ns", "other"),
@@ -170,6 +172,7 @@ POLICY: dict[str, Change] = {
     "k_value": one_of(0.0, 1.0),
     "restrict_node_scheduling": one_of(False, True),
     "reclaim_resolve": one_of("lca", "queue"),
+    "drain_lead_s": one_of(600.0, 0.0, 50.0),
 }
 
 

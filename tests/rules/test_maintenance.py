@@ -1,53 +1,20 @@
 """Nodes that are to be drained: what starts there, what stays, what is said, and the checker."""
 
 from dataclasses import replace
-from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from kai_solver.check import check_plan
-from kai_solver.domain import Plan, Snapshot
-from kai_solver.engine import Engine, cycle
+from kai_solver.domain import Snapshot
+from kai_solver.engine import Engine
 from kai_solver.explaining.cures import cures
-from kai_solver.instances_io.native import snapshot_from_native
 from kai_solver.modelfiles import load_model
 from kai_solver.problem import build_problem
 from kai_solver.problem.memo import Memo
+from tests.rules.draining import HOUR_S, LEAD_S, MODELS, a_cluster, a_gang, plan_of
 from tests.support.clusters import some
-
-MODELS = ("greedy-only", "deterministic")
-HOUR_S = 3600.0
-LEAD_S = 630.0
-"""Pods move so long before a drain: the default of the policy, and Kubernetes' of the time to end."""
-
-
-def a_cluster(*gangs: dict[str, Any], drains: tuple[Any, ...] = (HOUR_S,), gpus: int = 2) -> Snapshot:
-    """A node for each of ``drains``: in so many seconds it is drained; None: never."""
-    snapshot = snapshot_from_native(
-        {
-            "format": "kai-solver/v1",
-            "nodes": [{"name": f"n{i}", "gpus": gpus} for i in range(len(drains))],
-            "queues": [{"name": "q", "quota": 99}],
-            "gangs": list(gangs),
-        }
-    )
-    at_s = [None if drain is None else snapshot.now_s + drain for drain in drains]
-    nodes = (replace(node, drain_at_s=s) for node, s in zip(snapshot.nodes, at_s, strict=True))
-    return replace(snapshot, nodes=tuple(nodes))
-
-
-def a_gang(name: str, run_time: str = "", *, at: str = "", pods: int = 1, gpus: int = 1, **more: Any) -> dict[str, Any]:
-    entry: dict[str, Any] = {"gpus": gpus, "replicas": pods} | ({"running": {at: pods}} if at else {})
-    return {"name": name, "queue": "q", "pods": [entry | ({"runTime": run_time} if run_time else {})]} | more
-
-
-def plan_of(snapshot: Snapshot, model: str = "greedy-only") -> Plan:
-    plan = cycle(snapshot, load_model(model))
-    assert check_plan(snapshot, plan) == ()
-    assert not any("checker" in note or "error" in note for note in plan.notes)
-    return plan
 
 
 @pytest.mark.parametrize("model", MODELS)

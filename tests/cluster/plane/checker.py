@@ -30,6 +30,7 @@ ENDED = ("Succeeded", "Failed")
 CAUSES = re.compile(
     r"(reclaim|preempt): Pod \S+ was preempted by (higher priority )?workload \S+"
     r"|(consolidation|reclaim|preempt): Pod \S+ was .*; it goes to \S+ for \S+"
+    r"|drain: Pod \S+ was .*; it goes to \S+"
     r"|stalegangeviction: Workload doesn't meet the minimum required number of pods",
     re.DOTALL,
 )
