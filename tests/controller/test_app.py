@@ -17,9 +17,9 @@ import structlog
 import urllib3
 
 from kai_solver import __version__
-from kai_solver.cluster.api import Object, Page, WatchEvent
+from kai_solver.cluster.api import ApiError, Object, Page, WatchEvent
 from kai_solver.cluster.memory import MemoryApi
-from kai_solver.cluster.resources import EVENTS, LEASES, POD_GROUPS, PODS, QUEUES, SECRETS, Resource
+from kai_solver.cluster.resources import EVENTS, LEASES, NODES, POD_GROUPS, PODS, QUEUES, SECRETS, Resource
 from kai_solver.controller import keeper, rival
 from kai_solver.controller.app import Controller
 from kai_solver.controller.settings import ControllerSettings
@@ -352,3 +352,20 @@ def test_what_runs_and_which_replica_leads_can_be_seen() -> None:
         with structlog.testing.capture_logs() as lines, running(api):
             until(lambda: any(line["event"] == "this replica waits to lead" for line in lines))
     assert [line["leader"] for line in lines if line["event"] == "this replica waits to lead"] == [leader]
+
+
+@pytest.mark.parametrize(("status", "level"), [(410, "debug"), (500, "warning")])
+def test_a_watch_that_expired_is_no_warning(monkeypatch: pytest.MonkeyPatch, status: int, level: str) -> None:
+    api, faults = cluster(), [ApiError(status, "Fault")]
+    watch = api.watch
+
+    def faulty(resource: Resource, *args: Any) -> Any:
+        if resource is NODES and faults:
+            raise faults.pop()
+        return watch(resource, *args)
+
+    monkeypatch.setattr(api, "watch", faulty)
+    with structlog.testing.capture_logs() as lines, running(api):
+        until(lambda: any(line["event"] == "list or watch failed" for line in lines))
+    found = [line for line in lines if line["event"] == "list or watch failed"]
+    assert [(line["resource"], line["log_level"]) for line in found] == [(NODES.name, level)]
