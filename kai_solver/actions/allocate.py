@@ -5,6 +5,7 @@ from typing import Protocol
 
 from kai_solver.actions.accelerators.refused import Refused
 from kai_solver.actions.accelerators.runs import Runs
+from kai_solver.actions.board.serving import BoardLine
 from kai_solver.actions.caps import costs_too_much, over_capacity
 from kai_solver.actions.context import Context, of_choice
 from kai_solver.actions.promises import keep_promises
@@ -43,8 +44,12 @@ class Allocate:
     def run(self, candidates: Sequence[int]) -> None:
         """Place the gangs ``candidates``; those with surplus come again and again."""
         keep_promises(self.context, candidates)
-        gang_order = self.context.gang_order(candidates)
         failed: dict[Signature, Refusal] = {}
+        line = self.context.line(Action.ALLOCATE, candidates) if self.admitter is None else None
+        if line is not None:
+            self._run_on_board(line, failed)
+            return
+        gang_order = self.context.gang_order(candidates)
         waiting: list[AllocationUnit] = []
         refused = Refused(self.context, Action.ALLOCATE)
         while not gang_order.is_over:
@@ -76,6 +81,44 @@ class Allocate:
         self._place_postponed(failed)
         if self.admitter is not None and waiting:
             self._admit_again(self.admitter, waiting)
+
+    def _run_on_board(self, line: BoardLine, failed: dict[Signature, Refusal]) -> None:
+        """The same, with the turns of plain gangs taken by kernels."""
+        known: dict[int, Refusal] = {}
+
+        def refuse(unit: AllocationUnit, kind: int, is_same: bool) -> None:
+            refusal = known.get(kind) if is_same else None
+            if refusal is None:
+                refusal = over_capacity(self.state, unit)
+            if refusal is None:
+                signature = self.context.signature(unit)
+                refusal = failed[signature] = failed.get(signature) or self.context.left_open(unit)
+            known[kind] = refusal
+            self.outcome.refuse(unit.gang, Action.ALLOCATE, refusal, unit.pods)
+
+        while True:
+            if self.context.is_over():
+                self.context.stop(Action.ALLOCATE, line.rest())
+                break
+            turns = line.serve(refuse)
+            next_gang = line.pop()
+            if next_gang is None:
+                if not turns and not line.has_more:
+                    break
+                continue
+            unit = next_gang.allocation_unit
+            try:
+                with self.context.timed_attempt(is_shared=True):
+                    refusal = self._place(unit, failed)
+            except TimeIsUp:
+                self.postponed.append(unit)
+                continue
+            if refusal is None or (unit.is_choice and self._place_other(unit)):
+                line.again(next_gang.gang)
+                continue
+            self.outcome.refuse(next_gang.gang, Action.ALLOCATE, of_choice(refusal, unit), unit.pods)
+            line.unchanged()
+        self._place_postponed(failed)
 
     def _place_postponed(self, failed: dict[Signature, Refusal]) -> None:
         """Gangs that took more than their share have what time the others left."""

@@ -36,7 +36,7 @@ class Consolidate(VictimSearch):
             return may_not_move_pods()
         if self.problem.policy.max_consolidation_gangs == 0:
             return consolidation_is_off()
-        wanted, free = preemptor.device_milli, self._free_gpus()
+        wanted, free = preemptor.device_milli, self.free_milli
         if wanted <= free:
             return None
         if (wanted, free) not in self._too_few:
@@ -47,7 +47,8 @@ class Consolidate(VictimSearch):
         """Limits and quotas: no victim gives up anything, so they are tested at once."""
         return over_capacity(self.state, allocation_unit)
 
-    def _free_gpus(self) -> int:
+    @property
+    def free_milli(self) -> int:
         """Thousandths of devices that are free, or that moves would free; counted once while nothing changes."""
         at, free = self._free_at
         if at != len(self.state.touched):

@@ -9,8 +9,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kai_solver.actions.attempt_times import AttemptTimes
+from kai_solver.actions.board.describe import Board, may_serve
+from kai_solver.actions.board.serving import BoardLine
 from kai_solver.actions.caps import costs_too_much
 from kai_solver.actions.gang_order import GangOrder, SizeOrder
+from kai_solver.actions.survival import MOST_WAITING
 from kai_solver.actions.victim_search import VictimSearch
 from kai_solver.domain import Action, Blocker, Proof, Reason
 from kai_solver.placement.placing import Placer, TimeIsUp, never
@@ -19,6 +22,7 @@ from kai_solver.planstate.eligibility import Preemptor
 from kai_solver.planstate.outcome import Admission, Evidence, Outcome, Refusal
 from kai_solver.planstate.signature import Kind, Signature, kind_of, signature
 from kai_solver.planstate.state import State
+from kai_solver.planstate.victims import VictimPool
 from kai_solver.problem import Problem
 from kai_solver.reasons.refusals import BUDGET_ENDED, LargestNode, shortage
 
@@ -37,6 +41,11 @@ class Answer:
 
 class Oracle(Protocol):
     """Answers what the greedy could not. On "no" the state is as before; the proof says how sure it is."""
+
+    @property
+    def unanswered(self) -> Answer:
+        """The "no" to what nothing was asked about."""
+        ...
 
     def refute(self, outcome: Outcome, allocation_unit: AllocationUnit, action: Action) -> Answer | None:
         """A bound's proof that ``action`` can do nothing for ``allocation_unit``; asked before victims are sought."""
@@ -87,6 +96,8 @@ class Context:
         pace: Pace | None,
         admission: str,
         between_attempts: Callable[[Outcome], None] | None = None,
+        *,
+        by_board: bool = False,
     ) -> None:
         self.problem = problem
         self.state = State(problem)
@@ -103,6 +114,8 @@ class Context:
         self._between_attempts = between_attempts
         self._kinds: dict[int, Kind | None] = {}
         self._order_type = SizeOrder if admission == "max-gpus" else GangOrder
+        self._by_board = by_board and admission == "rank" and may_serve(self.state)
+        self._board: Board | None = None
 
     def start(self, actions_left: int, *, may_yield: bool = False) -> None:
         """An action begins; as of `Pace`."""
@@ -146,6 +159,25 @@ class Context:
     def gang_order(self, candidates: Sequence[int]) -> GangOrder | SizeOrder:
         """The order in which the gangs ``candidates`` are served."""
         return self._order_type(self.state, self.gang_units, candidates, self.times.begin)
+
+    def line(self, action: Action, candidates: Sequence[int], free_milli: int = 0) -> BoardLine | None:
+        """The gangs ``candidates`` in their order, the plain ones served by kernels; None where that is not for them.
+
+        Where few gangs wait, a reclaim is played through (`survival`), which kernels do not.
+        """
+        if not self._by_board or (action is Action.RECLAIM and len(candidates) <= MOST_WAITING):
+            return None
+        if self._board is None:
+            self._board = Board(self.state, self.gang_units, candidates)
+        if action is not Action.ALLOCATE:
+            if self.outcome.pool is None:
+                self.outcome.pool = VictimPool.of_running(self.state)
+            self._board.with_units(self.outcome.pool)
+        return BoardLine(self, self._board, action, candidates, free_milli)
+
+    def left_open(self, allocation_unit: AllocationUnit) -> Refusal:
+        """The refusal of what found no room, until bounds are asked of the final state."""
+        return self._refusal(allocation_unit, self._oracle.unanswered)
 
     def stop(self, action: Action, late: Iterable[int]) -> None:
         """The budget ended: nothing is known of the gangs ``late``, as far as they still wait."""

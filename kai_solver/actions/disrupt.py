@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from kai_solver.actions.accelerators.refused import Refused
 from kai_solver.actions.accelerators.swaps import Swaps
+from kai_solver.actions.board.serving import BoardLine
 from kai_solver.actions.caps import over_capacity
 from kai_solver.actions.consolidate import Consolidate
 from kai_solver.actions.context import Context, of_choice
@@ -45,6 +46,9 @@ def disrupt(context: Context, action: Action, candidates: Sequence[int]) -> list
     action served none for so long that it gives way to the next.
     """
     search = search_of(action, context.outcome, context.placer.fits, context.gang_units, candidates, context.is_over)
+    line = context.line(action, candidates, search.free_milli)
+    if line is not None:
+        return _disrupt_on_board(context, search, line)
     gang_order, late = context.gang_order(candidates), None
     swaps, refused = Swaps(context, search), Refused(context, action)
     while not gang_order.is_over:
@@ -74,6 +78,44 @@ def disrupt(context: Context, action: Action, candidates: Sequence[int]) -> list
             refused.forget()
             gang_order.refresh()
             swaps.note(unit, context.outcome.admissions[-1].units)
+    search.settle()
+    return late
+
+
+def _disrupt_on_board(context: Context, search: VictimSearch, line: BoardLine) -> list[int] | None:
+    """`disrupt`, with the turns of plain gangs taken by kernels."""
+    known: dict[int, Refusal] = {}
+    outcome, action = context.outcome, search.action
+
+    def refuse(unit: AllocationUnit, kind: int, is_same: bool) -> None:
+        refusal = known.get(kind) if is_same else None
+        if refusal is None:
+            refusal = forbidden(context, search, unit) or search.over_capacity(unit) or context.left_open(unit)
+            known[kind] = refusal
+        outcome.refuse(unit.gang, action, refusal, unit.pods)
+
+    late = None
+    while True:
+        if context.is_over() or context.is_fruitless():
+            late = list(line.rest())
+            break
+        before = outcome.version
+        turns = line.serve(refuse)
+        unit, next_gang = line.asked_again, None
+        if unit is None:
+            next_gang = line.pop()
+            unit = next_gang.allocation_unit if next_gang is not None else None
+        if unit is not None:
+            refusal = attempt(context, search, unit)
+            if refusal is not None:
+                outcome.refuse(unit.gang, action, of_choice(refusal, unit), unit.pods)
+                line.unchanged()
+            else:
+                search.forget()
+                line.changed()
+        elif not turns and not line.has_more:
+            break
+        context.attempted(served=outcome.version != before)
     search.settle()
     return late
 

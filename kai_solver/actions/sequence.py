@@ -36,6 +36,8 @@ class Actions:
     between_attempts
         Called with the outcome before each action and after each attempt that may disturb others: no gang is placed in
         part then.
+    by_board
+        Whether plain gangs have their turns on flat arrays (`actions.board`).
     """
 
     def __init__(
@@ -49,12 +51,13 @@ class Actions:
         admitter: Admitter | None = None,
         left_out: frozenset[str] = frozenset(),
         between_attempts: Callable[[Outcome], None] | None = None,
+        by_board: bool = False,
     ) -> None:
         self.problem = problem
         self.actions = tuple(actions)
         self.admitter = admitter
         self.left_out = left_out
-        self.context = Context(problem, oracle, pace, admission, between_attempts)
+        self.context = Context(problem, oracle, pace, admission, between_attempts, by_board=by_board)
         self.state = self.context.state
         self.outcome = self.context.outcome
         self._late: list[tuple[Action, list[int]]] = []

@@ -84,6 +84,11 @@ class VictimSearch(ABC):
             self._eligibility = Eligibility(self.state, self.pool)
         return self._eligibility
 
+    @property
+    def free_milli(self) -> int:
+        """In consolidation, thousandths of devices that are free, or that moves would free; 0 in other actions."""
+        return 0
+
     # -- what the actions answer each for itself -------------------------------------------------------------------
 
     @abstractmethod

@@ -33,9 +33,17 @@ from kai_solver.errors.barrier import caught
 P = ParamSpec("P")
 R = TypeVar("R")
 
-MODULES: Final[tuple[str, ...]] = ("kai_solver.chains.seats", "kai_solver.chains.search")
+MODULES: Final[tuple[str, ...]] = (
+    "kai_solver.chains.seats",
+    "kai_solver.chains.search",
+    "kai_solver.actions.board.order",
+    "kai_solver.actions.board.room",
+    "kai_solver.actions.board.rights",
+    "kai_solver.actions.board.victims",
+    "kai_solver.actions.board.turns",
+)
 """Modules with kernels."""
-CONSTANTS: Final = ("kai_solver.chains.arrays",)
+CONSTANTS: Final = ("kai_solver.chains.arrays", "kai_solver.actions.board.arrays")
 """Other modules that kernels have constants of."""
 FOLDER_VARIABLE: Final = "KAI_SOLVER_KERNELS"
 """Names the folder for compiled kernels; ``~/.cache/kai-solver/kernels`` where it is not set."""

@@ -82,6 +82,11 @@ class AskingInOrder:
         self._questions = frozenset(questions)
         self._still_open = list(questions)
 
+    @property
+    def unanswered(self) -> Answer:
+        """As the first run."""
+        return self.without.unanswered
+
     def refute(self, outcome: Outcome, allocation_unit: AllocationUnit, action: Action) -> Answer | None:
         """As the first run."""
         return self.without.refute(outcome, allocation_unit, action)

@@ -118,6 +118,11 @@ class VictimPool:
             for unit in self.of_gang.get(gang, ())[-1:]:
                 self._is_pinned[unit] = False
 
+    @property
+    def is_pinned(self) -> BoolArray:
+        """(U,) cores that stay, as others were disturbed for their gangs. Do not write to it."""
+        return self._is_pinned
+
     def pin_only(self, gangs: Iterable[int]) -> None:
         """The cores of ``gangs`` stay, and no others."""
         self.unpin(list(self.pinned))

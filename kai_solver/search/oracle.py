@@ -44,6 +44,11 @@ class SolverActions:
         self._joined: JointModelInput | None = None
         self._refuter: Refuter | None = None
 
+    @property
+    def unanswered(self) -> Answer:
+        """The "no" to what nothing was asked about."""
+        return self.without
+
     def refute(self, outcome: Outcome, allocation_unit: AllocationUnit, action: Action) -> Answer | None:
         """A bound's proof that ``action`` can do nothing for ``allocation_unit``, before any victim is looked at."""
         return self._refuter_of(outcome).refute(allocation_unit, action)

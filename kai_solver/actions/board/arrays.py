@@ -1,0 +1,346 @@
+"""The arrays of a board: N nodes, S shapes, G gangs that wait, Q queues, U units of running pods, H rows.
+
+All integers are int64, amounts as in `Problem`. What the kernels change is the board's own; the rest may be shared. A
+kernel makes no arrays: whatever it needs to remember is in `Scratch`.
+"""
+
+from typing import Final, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+IntArray = NDArray[np.int64]
+FloatArray = NDArray[np.float64]
+BoolArray = NDArray[np.bool_]
+
+NONE: Final = -1
+"""No node, domain, level, queue, gang or unit."""
+BOUNDLESS: Final = 2**62
+"""A limit or quota that is unlimited."""
+IMPOSSIBLE: Final = 1e300
+"""Cost of room that cannot be made."""
+BLOCK: Final = 64
+"""Nodes of one block: of each the largest free amounts and the least cost are known, so most blocks are passed over."""
+WIDTH: Final = 62
+"""Units with GPUs on one node that are looked at: as many as an integer has bits for."""
+
+# Actions.
+ALLOCATE: Final = 0
+CONSOLIDATE: Final = 1
+RECLAIM: Final = 2
+PREEMPT: Final = 3
+
+# How a gang stands in the line of its queue.
+OUT: Final = 0
+PLAIN: Final = 1
+OTHER: Final = 2
+
+# Where a unit is.
+HOME: Final = 0
+LEFT: Final = 1
+MOVED: Final = 2
+KEPT: Final = 3
+"""It may not leave, or the arrays do not say all about it."""
+
+# What became of a turn.
+PLACED: Final = 1
+"""On free room, now where all of it is free now."""
+MADE_ROOM: Final = 2
+"""Others left or moved."""
+FORBIDDEN: Final = 3
+"""By a rule that needs no search: a limit, a quota, the queue's share, too few GPUs to move others."""
+NO_ROOM: Final = 4
+SAME: Final = 5
+"""Refused as the last gang of its class was; nothing has changed since."""
+
+# Why the loop over turns ended.
+END: Final = 0
+"""No gang waits."""
+ASK: Final = 1
+"""The next gang is not plain."""
+MAY_YIELD: Final = 2
+"""The last gang found no room, but gangs that were placed in this cycle might give way to it."""
+PAUSE: Final = 3
+"""So many turns were taken as were allowed, or the record is full."""
+
+# Places in `Record.numbers`.
+TURNS: Final = 0
+PODS: Final = 1
+VICTIMS: Final = 2
+MOVES: Final = 3
+CHANGED: Final = 4
+"""Nodes in `Scratch.changed`."""
+ADMITTED: Final = 5
+"""Gangs that got places since the board was made: refusals of equal gangs hold until the next."""
+ASKED: Final = 6
+"""The gang whose turn ended the loop."""
+STAMP: Final = 7
+NUMBERS: Final = 8
+
+
+class Nodes(NamedTuple):
+    """Attributes
+    ----------
+    later, now
+        (N, R) free once all that leaves has left, and free now.
+    whole_later, whole_now, gpu_free
+        (N,) devices that are free whole, later and now; thousandths of devices that are free later.
+    has_gpus, devices
+        (N,) whether a node has GPUs, and how many.
+    block_whole, block_cpu
+        (B,) the most of ``whole_later`` and of free CPU in a block.
+    gpu, cpu
+        Rows of these resources. The GPU row is not counted: devices are.
+    """
+
+    later: IntArray
+    now: IntArray
+    whole_later: IntArray
+    whole_now: IntArray
+    gpu_free: IntArray
+    has_gpus: BoolArray
+    devices: IntArray
+    block_whole: IntArray
+    block_cpu: IntArray
+    gpu: int
+    cpu: int
+
+
+class Shapes(NamedTuple):
+    """(S, R) what a pod asks for, (S,) of how many devices, and (S, N) the nodes that may take it."""
+
+    request: IntArray
+    devices: IntArray
+    allowed: BoolArray
+
+
+class Domains(NamedTuple):
+    """V levels of topologies, with at most D domains each.
+
+    ``of_node`` (V, N), `NONE` outside; ``outer`` (V,) the level above, `NONE` at the top, and ``parent`` (V, D) the
+    domain there; ``free`` (V, D) thousandths of devices that are free later; ``first`` (V, D + 1) and ``nodes`` (V, N)
+    the nodes of each domain; ``count`` (V,) domains of a level.
+    """
+
+    of_node: IntArray
+    outer: IntArray
+    parent: IntArray
+    free: IntArray
+    first: IntArray
+    nodes: IntArray
+    count: IntArray
+
+
+class Gangs(NamedTuple):
+    """Gangs that wait.
+
+    Attributes
+    ----------
+    standing
+        (G,) `OUT` of the line, `PLAIN`, or `OTHER`.
+    queue, count, shape, level
+        (G,) leaf queue; pods; their shape; the level of which one domain holds them, `NONE` without one.
+    charge, milli
+        (G, 3) what it costs its queue; (G,) thousandths of devices that it takes.
+    preemptible, never_preempts, priority, created_s
+        (G,) of the gang.
+    kind
+        (G,) one number for gangs that get the same answer, whichever comes first.
+    place
+        (G,) one number for gangs that fit the same places.
+    """
+
+    standing: IntArray
+    queue: IntArray
+    count: IntArray
+    shape: IntArray
+    level: IntArray
+    charge: IntArray
+    milli: IntArray
+    preemptible: BoolArray
+    never_preempts: BoolArray
+    priority: IntArray
+    created_s: FloatArray
+    kind: IntArray
+    place: IntArray
+
+
+class Queues(NamedTuple):
+    """Attributes
+    ----------
+    parent, first_child, child
+        (Q,) queue above, `NONE` at a root; (Q + 2,) and (Q,) children of each, those of ``Q`` are the roots.
+    first_leaf, leaf
+        (Q + 1,) and (L,) leaf queues below each.
+    share, allocatable
+        (Q, 3) fair share and allocatable share, -1 where unlimited.
+    quota, limit
+        (Q, 3) `BOUNDLESS` where unlimited.
+    divisor, closed, priority, tie
+        (Q, 3) by what use is divided, 0 where a use counts a thousandfold; (Q, 3) what it has no share of; (Q,)
+        priority, smaller first; (Q,) place among its siblings where all else is equal.
+    held, fixed
+        (Q, 3) what it holds, and of that what is not preemptible.
+    first_gang, gang, next_gang
+        (Q + 1,) and (G,) gangs in order, by leaf queue; (Q,) how far each queue is.
+    head, key
+        (Q,) the gang whose turn is next in it, `NONE` if none waits; (Q, 6) what orders it among its siblings.
+    deepest
+        (Q,) all queues, the deepest first.
+    yields
+        (Q,) the least priority of preemptible gangs that were placed on free room in this cycle; `BOUNDLESS` for none.
+    """
+
+    parent: IntArray
+    first_child: IntArray
+    child: IntArray
+    first_leaf: IntArray
+    leaf: IntArray
+    share: IntArray
+    allocatable: IntArray
+    quota: IntArray
+    limit: IntArray
+    divisor: FloatArray
+    closed: BoolArray
+    priority: IntArray
+    tie: IntArray
+    held: IntArray
+    fixed: IntArray
+    first_gang: IntArray
+    gang: IntArray
+    next_gang: IntArray
+    head: IntArray
+    key: FloatArray
+    deepest: IntArray
+    yields: IntArray
+
+
+class Units(NamedTuple):
+    """Units of running pods that could leave.
+
+    Attributes
+    ----------
+    where
+        (U,) `HOME`, `LEFT`, `MOVED` or `KEPT`.
+    cost, queue, priority, charge, created_s
+        (U,) cost of its eviction, leaf queue, priority; (U, 3) what its queue pays; (U,) creation of its gang.
+    movable, shape, count, level
+        (U,) whether it may go elsewhere as a whole, and what it asks for then.
+    first_row, row
+        (U + 1,) and (H,) rows of each unit.
+    first_on, unit, node, whole, request
+        (N + 1,) rows of each node; (H,) unit, node and devices of a row, and (H, R) what it holds, by node.
+    """
+
+    where: IntArray
+    cost: FloatArray
+    queue: IntArray
+    priority: IntArray
+    charge: IntArray
+    created_s: FloatArray
+    movable: BoolArray
+    shape: IntArray
+    count: IntArray
+    level: IntArray
+    first_row: IntArray
+    row: IntArray
+    first_on: IntArray
+    unit: IntArray
+    node: IntArray
+    whole: IntArray
+    request: IntArray
+
+
+class Record(NamedTuple):
+    """What turns decided: ``turn`` (T, 6) the gang, what became of it, its pods, its victims (from, to).
+
+    ``node``, ``is_now`` (P,) by pod; ``victim`` (X, 2) unit and where it is now; ``moved`` (Y,) nodes of the pods of
+    moved units, one unit after the other. ``numbers``: those named above.
+    """
+
+    numbers: IntArray
+    turn: IntArray
+    node: IntArray
+    is_now: BoolArray
+    victim: IntArray
+    moved: IntArray
+
+
+class Scratch(NamedTuple):
+    """What kernels remember between and within turns.
+
+    Attributes
+    ----------
+    cost, block_cost
+        (N,) cost of room for one more pod, for the turn; (B,) its least in a block.
+    least, is_known, seen
+        (S, N) a lower bound of it for any turn; (S,) whether it is known; (S,) changed nodes that it has caught up with.
+    changed
+        (C,) nodes on which something changed.
+    domain_cost, is_exact
+        (D,) estimate by domain, and whether it is by exact costs.
+    open_queue, closed_unit
+        (Q,) and (U,) stamps: queues whose units may be taken in this turn, units that may not.
+    victim_queue
+        (Q,) of an open leaf queue, the sibling of the taker's queue to which it belongs.
+    surplus, ratio, spent, last
+        (Q, 3) what may be taken of a sibling; the saturation that it must stay above, below 0 for none; what was taken;
+        the largest part of it.
+    units, order
+        (X,) units that left in this turn; the same in some order.
+    picks
+        (W,) rows of a node that were chosen.
+    sums, masks
+        (W,) of the choice of units on a node.
+    refused
+        (K,) by kind, how many gangs had been admitted when the last one was refused.
+    failed
+        (F,) by place, whether no free room is left for it.
+    keys
+        (2, 6) of queues that are compared.
+    left
+        (Q, 3) what queues hold while victims are judged.
+    """
+
+    cost: FloatArray
+    block_cost: FloatArray
+    least: FloatArray
+    is_known: BoolArray
+    seen: IntArray
+    changed: IntArray
+    domain_cost: FloatArray
+    is_exact: BoolArray
+    open_queue: IntArray
+    closed_unit: IntArray
+    victim_queue: IntArray
+    surplus: IntArray
+    ratio: FloatArray
+    spent: IntArray
+    last: IntArray
+    units: IntArray
+    order: IntArray
+    picks: IntArray
+    sums: FloatArray
+    masks: IntArray
+    refused: IntArray
+    failed: BoolArray
+    keys: FloatArray
+    left: IntArray
+
+
+class Arrays(NamedTuple):
+    """All of the above.
+
+    ``multiplier``: of saturation. ``may_move``: whether what must leave may go elsewhere.
+    """
+
+    nodes: Nodes
+    shapes: Shapes
+    domains: Domains
+    gangs: Gangs
+    queues: Queues
+    units: Units
+    record: Record
+    scratch: Scratch
+    multiplier: float
+    may_move: bool

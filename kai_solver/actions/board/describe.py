@@ -1,0 +1,582 @@
+"""The arrays of a working state, and how they catch up with it after somebody else changed it."""
+
+from collections.abc import Iterable, Sequence
+from itertools import chain
+
+import numpy as np
+
+from kai_solver.actions.board.arrays import (
+    BLOCK,
+    BOUNDLESS,
+    HOME,
+    IMPOSSIBLE,
+    KEPT,
+    NONE,
+    NUMBERS,
+    OTHER,
+    OUT,
+    PLAIN,
+    WIDTH,
+    Arrays,
+    BoolArray,
+    Domains,
+    Gangs,
+    IntArray,
+    Nodes,
+    Queues,
+    Record,
+    Scratch,
+    Shapes,
+    Units,
+)
+from kai_solver.actions.gang_order import gang_key
+from kai_solver.planstate.allocation_units import AllocationUnits, is_flat
+from kai_solver.planstate.eligibility import least_milli
+from kai_solver.planstate.eviction_units import charge_of
+from kai_solver.planstate.state import State
+from kai_solver.planstate.victims import VictimPool
+from kai_solver.problem import GangShape
+from kai_solver.units import CPU, GPU, UNLIMITED
+
+RECORDED_TURNS, RECORDED_PODS = 256, 4096
+"""Turns and pods that are recorded before they are put into effect on the working state."""
+CHANGES = 1 << 16
+"""Changed nodes that are remembered for lower bounds of costs; after more they are found again for all nodes."""
+
+
+def may_serve(state: State) -> bool:
+    """Whether arrays can say the rules of this cycle: none refuses gangs, and no running work is protected for a time.
+
+    Links between GPUs, prices of what is left over, and budgets of running pods are not in the arrays either.
+    """
+    problem, policy = state.problem, state.problem.policy
+    if problem.fabric is not None or problem.outlook is not None or state.refusing:
+        return False
+    if policy.reclaim_min_runtime_s or policy.preempt_min_runtime_s:
+        return False
+    queues = problem.queues.queues
+    return not any(queue.reclaim_min_runtime_s or queue.preempt_min_runtime_s for queue in queues)
+
+
+class Plainness:
+    """What the arrays can say: which nodes, shapes, gangs and units.
+
+    ``tied``: (N,) nodes on which an optional rule limits what fits.
+    """
+
+    def __init__(self, state: State) -> None:
+        self.state = state
+        self.problem = state.problem
+        self.tied = self._tied()
+        self._levels: dict[tuple[str, str], int] = {}
+        self._shapes: dict[int, int] = {}
+        self._of_shape: dict[int, int] = {}
+
+    def _tied(self) -> BoolArray:
+        problem = self.problem
+        tied = np.zeros(len(problem.nodes), dtype=np.bool_)
+        for rule in self.state.rules:
+            limited = [shape for shape in range(len(problem.shapes.shapes)) if rule.limits(shape)]
+            for node in range(len(problem.nodes)) if limited else ():
+                tied[node] |= any(rule.limits_at(shape, node) for shape in limited[:1])
+        return tied
+
+    def shape(self, shape: int) -> int:
+        """Row of a shape in the arrays, the same for shapes with the same room; `NONE` where they cannot say it."""
+        found = self._of_shape.get(shape)
+        if found is None:
+            found = NONE
+            if self._is_sayable(shape):
+                same = self.problem.shapes.same_room(shape)
+                found = self._shapes.setdefault(same, len(self._shapes))
+            self._of_shape[shape] = found
+        return found
+
+    def _is_sayable(self, shape: int) -> bool:
+        spec, state = self.problem.shapes.shapes[shape], self.state
+        is_counted = (spec.gpu.is_whole or not spec.gpu.devices) and not spec.gpu.memory_mib
+        is_counted = is_counted and spec.nodes == "binpack" and not state.is_linked(shape)
+        # A rule that limits what fits does so on tied nodes alone, which are left out.
+        return is_counted and all(rule.counts_alike(shape) or rule.limits(shape) for rule in state.rules)
+
+    @property
+    def shapes(self) -> list[int]:
+        """By row, a shape."""
+        return list(self._shapes)
+
+    @property
+    def levels(self) -> list[tuple[str, str]]:
+        """Topology and level, by row."""
+        return list(self._levels)
+
+    def level(self, gang: GangShape) -> int | None:
+        """Row of the level of which one domain holds all pods of a gang without subgroups; `NONE` without such a rule.
+
+        None where it asks for something else as well.
+        """
+        asked = [topology for topology in (gang.root.topology, gang.leaves[0].topology) if topology is not None]
+        if not asked:
+            return NONE
+        topology, *more = dict.fromkeys(asked)
+        tree = self.problem.domains.get(topology.topology)
+        if more or tree is None or topology.preferred or not topology.required:
+            return None
+        if tree.level_index(topology.required) is None:
+            return None
+        return self._levels.setdefault((topology.topology, topology.required), len(self._levels))
+
+    def is_plain(self, units: AllocationUnits) -> bool:
+        """Whether a gang asks for nothing but room, at most in one domain, all of it at once."""
+        leaf, gang, problem = units.lone, units.shape, self.problem
+        if (
+            leaf is None
+            or units.state.active[0]
+            or leaf.blocked
+            or gang.family >= 0
+            or gang.gang.preemption_delay_s > 0
+        ):
+            return False
+        pods = units.state.pending[0]
+        if not pods or leaf.min_member != len(pods) or self.level(gang) is None:
+            return False
+        shape = self.shape(problem.pod_shape[pods[0]])
+        if shape == NONE or any(self.shape(problem.pod_shape[pod]) != shape for pod in pods):
+            return False
+        said = problem.shapes.shapes[problem.pod_shape[pods[0]]].constraints
+        if problem.predicates.has_preference(said) or not problem.related.isdisjoint(pods):
+            return False
+        if any(problem.pods[pod].nominated_node for pod in pods):
+            return False
+        return not any(rule.tells_apart(pod) is not None for rule in problem.rules for pod in pods)
+
+
+class Board:
+    """The arrays of one cycle, on the working state that the actions share.
+
+    ``is_partial``: some running work or nodes are left out, so that room may be made which the arrays do not show.
+    """
+
+    def __init__(self, state: State, gang_units: Sequence[AllocationUnits], candidates: Iterable[int]) -> None:
+        self.state = state
+        self.problem = state.problem
+        self.gang_units = gang_units
+        self.plainness = Plainness(state)
+        self.is_plain = {gang: self.plainness.is_plain(gang_units[gang]) for gang in candidates}
+        self.is_partial = bool(self.plainness.tied.any())
+        self._seen = len(state.touched)
+        self._pool: VictimPool | None = None
+        self._first_pod: IntArray = np.zeros(0, dtype=np.int64)
+        self._base: BoolArray = np.zeros(0, dtype=np.bool_)
+        self._gangs = list(self.is_plain)
+        self.row_of = {gang: row for row, gang in enumerate(self._gangs)}
+        self._kinds: dict[tuple[object, ...], int] = {}
+        self._places: dict[tuple[int, int, int], int] = {}
+        gangs = self._gang_arrays()
+        units = self._no_units()
+        self.arrays = self._made(gangs, units)
+
+    # -- what is asked ---------------------------------------------------------------------------------------------
+
+    def gang(self, row: int) -> int:
+        """The gang of a row."""
+        return self._gangs[row]
+
+    def _gang_arrays(self) -> Gangs:
+        problem, size = self.problem, len(self._gangs)
+        columns = np.zeros((9, size), dtype=np.int64)
+        queue, pods, shape, level, milli, priority, kind, place, standing = columns
+        charge = np.zeros((size, 3), dtype=np.int64)
+        flags = np.zeros((2, size), dtype=np.bool_)
+        created = np.zeros(size, dtype=np.float64)
+        for row, index in enumerate(self._gangs):
+            gang = problem.gangs[index]
+            own = gang.gang
+            queue[row], priority[row], created[row] = gang.queue, own.priority, own.created_s
+            flags[0, row], flags[1, row] = own.preemptible, own.never_preempts
+            if not self.is_plain[index]:
+                continue
+            waiting = self.gang_units[index].state.pending[0]
+            asked = self.plainness.level(gang)
+            pods[row], shape[row] = len(waiting), self.plainness.shape(problem.pod_shape[waiting[0]])
+            level[row] = NONE if asked is None else asked
+            cost = problem.charges[waiting[0]]
+            charge[row] = [len(waiting) * amount for amount in cost]
+            milli[row] = len(waiting) * least_milli(problem, waiting[0])
+            spot = (int(shape[row]), int(pods[row]), int(level[row]))
+            place[row] = self._places.setdefault(spot, len(self._places))
+            rights = (gang.queue, own.priority, own.preemptible, own.never_preempts, cost, place[row])
+            kind[row] = self._kinds.setdefault(rights, len(self._kinds))
+        return Gangs(
+            standing=standing,
+            queue=queue,
+            count=pods,
+            shape=shape,
+            level=level,
+            charge=charge,
+            milli=milli,
+            preemptible=flags[0],
+            never_preempts=flags[1],
+            priority=priority,
+            created_s=created,
+            kind=kind,
+            place=place,
+        )
+
+    # -- arrays ----------------------------------------------------------------------------------------------------
+
+    def _made(self, gangs: Gangs, units: Units) -> Arrays:
+        """All arrays, with nothing recorded."""
+        problem = self.problem
+        nodes, shapes = self._node_arrays(), self._shape_arrays()
+        domains = self._domain_arrays(nodes.gpu_free)
+        queues = self._queue_arrays(gangs)
+        return Arrays(
+            nodes=nodes,
+            shapes=shapes,
+            domains=domains,
+            gangs=gangs,
+            queues=queues,
+            units=units,
+            record=self._record(gangs, units),
+            scratch=self._scratch(len(shapes.devices), domains, units),
+            multiplier=float(problem.policy.saturation_multiplier),
+            may_move=problem.policy.consolidating_reclaim,
+        )
+
+    def _node_arrays(self) -> Nodes:
+        state = self.state
+        whole, later = state.whole_later.astype(np.int64), np.ascontiguousarray(state.future.T)
+        starts = np.arange(0, len(whole), BLOCK)
+        return Nodes(
+            later=later,
+            now=np.ascontiguousarray(state.idle.T),
+            whole_later=whole,
+            whole_now=state.whole_now.astype(np.int64),
+            gpu_free=state.gpu_free.astype(np.int64),
+            has_gpus=self.problem.gpus > 0,
+            devices=self.problem.gpus.astype(np.int64),
+            block_whole=np.maximum.reduceat(whole, starts),
+            block_cpu=np.maximum.reduceat(later[:, CPU], starts),
+            gpu=GPU,
+            cpu=CPU,
+        )
+
+    def _shape_arrays(self) -> Shapes:
+        problem, shapes = self.problem, self.plainness.shapes
+        specs, size = [problem.shapes.shapes[shape] for shape in shapes], len(problem.nodes)
+        masks = [problem.shapes.mask(shape) & ~self.plainness.tied for shape in shapes]
+        width = problem.snapshot.schema.size
+        return Shapes(
+            request=np.array([spec.request for spec in specs], dtype=np.int64).reshape(len(shapes), width),
+            devices=np.array([spec.gpu.devices for spec in specs], dtype=np.int64),
+            allowed=np.array(masks, dtype=np.bool_).reshape(len(shapes), size),
+        )
+
+    def _domain_arrays(self, gpu_free: IntArray) -> Domains:
+        """Levels that gangs ask for, and those above them, which decide which domain is the tightest."""
+        asked = self.plainness.levels
+        rows: dict[tuple[str, int], int] = {}
+        for topology, level in asked:  # First those that gangs ask for: a gang's level is a row.
+            rows[topology, self.problem.domains[topology].level_index(level) or 0] = len(rows)
+        for topology, at in list(rows):
+            for above in range(at):
+                rows.setdefault((topology, above), len(rows))
+        size, trees = len(self.problem.nodes), self.problem.domains
+        width = max([len(trees[topology].names[at]) for topology, at in rows], default=1)
+        of_node = np.full((len(rows), size), NONE, dtype=np.int64)
+        outer, parent = np.full(len(rows), NONE, dtype=np.int64), np.zeros((len(rows), width), dtype=np.int64)
+        free, first = np.zeros((len(rows), width), dtype=np.int64), np.zeros((len(rows), width + 1), dtype=np.int64)
+        nodes, number = np.zeros((len(rows), size), dtype=np.int64), np.zeros(len(rows), dtype=np.int64)
+        for (topology, at), row in rows.items():
+            tree = trees[topology]
+            of_node[row] = tree.domain_of[at]
+            number[row] = len(tree.names[at])
+            if at:
+                outer[row], parent[row, : number[row]] = rows[topology, at - 1], tree.parents[at]
+            inside = np.flatnonzero(of_node[row] >= 0)
+            free[row] = np.bincount(of_node[row, inside], weights=gpu_free[inside], minlength=width)
+            order = inside[np.argsort(of_node[row, inside], kind="stable")]
+            nodes[row, : len(order)] = order
+            first[row] = np.searchsorted(of_node[row, order], np.arange(width + 1))
+        return Domains(of_node, outer, parent, free, first, nodes, number)
+
+    def _queue_arrays(self, gangs: Gangs) -> Queues:
+        tree, problem, state = self.problem.queues, self.problem, self.state
+        size = tree.size
+        children = [*tree.children, tree.roots]
+        leaves = [sorted(tree.leaves[queue]) for queue in range(size)]
+        tie = np.zeros(size, dtype=np.int64)
+        for siblings in children:
+            for place, queue in enumerate(sorted(siblings, key=state.order.tie)):
+                tie[queue] = place
+        bound = np.array(problem.allocatable, dtype=np.int64).reshape(-1, 3)
+        divisor = np.where(bound == UNLIMITED, np.array(problem.total), bound).astype(np.float64)
+        depth = np.array([len(path) for path in tree.path], dtype=np.int64)
+        return Queues(
+            parent=tree.parent.astype(np.int64),
+            first_child=_starts(children),
+            child=_joined(children),
+            first_leaf=_starts(leaves),
+            leaf=_joined(leaves),
+            share=np.array(problem.share, dtype=np.int64).reshape(-1, 3),
+            allocatable=bound,
+            quota=_bounded(tree.quota),
+            limit=_bounded(tree.limit),
+            divisor=divisor,
+            closed=bound == 0,
+            priority=-np.array(tree.priority, dtype=np.int64),
+            tie=tie,
+            held=np.array(state.allocated, dtype=np.int64).reshape(-1, 3),
+            fixed=np.array(state.allocated_fixed, dtype=np.int64).reshape(-1, 3),
+            first_gang=np.zeros(size + 1, dtype=np.int64),
+            gang=np.zeros(len(gangs.queue), dtype=np.int64),
+            next_gang=np.zeros(size, dtype=np.int64),
+            head=np.full(size, NONE, dtype=np.int64),
+            key=np.zeros((size, 6), dtype=np.float64),
+            deepest=np.argsort(-depth, kind="stable").astype(np.int64),
+            yields=np.full(size, BOUNDLESS, dtype=np.int64),
+        )
+
+    def _record(self, gangs: Gangs, units: Units) -> Record:
+        pods = max(RECORDED_PODS, int(gangs.count.max(initial=0)))
+        return Record(
+            numbers=np.zeros(NUMBERS, dtype=np.int64),
+            turn=np.zeros((RECORDED_TURNS, 6), dtype=np.int64),
+            node=np.zeros(pods, dtype=np.int64),
+            is_now=np.zeros(pods, dtype=np.bool_),
+            victim=np.zeros((2 * len(units.where) + 1, 2), dtype=np.int64),
+            moved=np.zeros(int(units.count.sum()) + 1, dtype=np.int64),
+        )
+
+    def _scratch(self, shapes: int, domains: Domains, units: Units) -> Scratch:
+        nodes, queues, width = len(self.problem.nodes), self.problem.queues.size, domains.parent.shape[1]
+        size = len(units.where) + 1
+        return Scratch(
+            cost=np.zeros(nodes),
+            block_cost=np.zeros(-(-nodes // BLOCK)),
+            least=np.full((shapes, nodes), IMPOSSIBLE),
+            is_known=np.zeros(shapes, dtype=np.bool_),
+            seen=np.zeros(shapes, dtype=np.int64),
+            changed=np.zeros(max(CHANGES, nodes), dtype=np.int64),
+            domain_cost=np.zeros(width),
+            is_exact=np.zeros(width, dtype=np.bool_),
+            open_queue=np.zeros(queues, dtype=np.int64),
+            closed_unit=np.zeros(size, dtype=np.int64),
+            victim_queue=np.zeros(queues, dtype=np.int64),
+            surplus=np.zeros((queues, 3), dtype=np.int64),
+            ratio=np.zeros((queues, 3)),
+            spent=np.zeros((queues, 3), dtype=np.int64),
+            last=np.zeros((queues, 3), dtype=np.int64),
+            units=np.zeros(size, dtype=np.int64),
+            order=np.zeros(size, dtype=np.int64),
+            picks=np.zeros(WIDTH + 2, dtype=np.int64),
+            sums=np.zeros(WIDTH + 2),
+            masks=np.zeros(WIDTH + 2, dtype=np.int64),
+            refused=np.full(len(self._kinds) + 1, NONE, dtype=np.int64),
+            failed=np.zeros(len(self._places) + 1, dtype=np.bool_),
+            keys=np.zeros((2, 6)),
+            left=np.zeros((queues, 3), dtype=np.int64),
+        )
+
+    # -- units of running pods -------------------------------------------------------------------------------------
+
+    def _no_units(self) -> Units:
+        none, width = np.zeros(0, dtype=np.int64), self.problem.snapshot.schema.size
+        flags, rows = np.zeros(0, dtype=np.bool_), np.zeros((0, width), dtype=np.int64)
+        starts = np.zeros(len(self.problem.nodes) + 1, dtype=np.int64)
+        wide, some = np.zeros((0, 3), dtype=np.int64), np.zeros(0)
+        first = np.zeros(1, dtype=np.int64)
+        return Units(
+            where=none, cost=some, queue=none, priority=none, charge=wide, created_s=some, movable=flags, shape=none,
+            count=none, level=none, first_row=first, row=none, first_on=starts, unit=none, node=none, whole=none,
+            request=rows,
+        )  # fmt: skip
+
+    def with_units(self, pool: VictimPool) -> None:
+        """From now on the units of ``pool`` may leave and move."""
+        if self._pool is pool:
+            return
+        self._pool = pool
+        units = self._unit_arrays(pool)
+        # Shapes and levels of units may be new.
+        self.arrays = self._made(self.arrays.gangs, units)
+        self._seen = len(self.state.touched)
+        self._set_where()
+
+    def _unit_arrays(self, pool: VictimPool) -> Units:
+        problem, rows = self.problem, pool.origins
+        size = len(pool.units)
+        self._first_pod = np.fromiter((unit.pods[0] for unit in pool.units), dtype=np.int64, count=size)
+        shape, level, sizes = (np.zeros(size, dtype=np.int64) for _ in range(3))
+        movable = pool.may_move & ~pool.is_elastic
+        plainness, pod_shape = self.plainness, problem.pod_shape
+        base = ~(pool.is_elastic | np.array(pool.shares, dtype=np.bool_))
+        ruled, related = problem.ruled, problem.related
+        for unit in pool.units:
+            number, gang = unit.index, problem.gangs[unit.gang]
+            sizes[number] = len(unit.pods)
+            shape[number] = row = plainness.shape(pod_shape[unit.pods[0]])
+            if len(unit.pods) > 1 and any(plainness.shape(pod_shape[pod]) != row for pod in unit.pods):
+                shape[number] = NONE
+            asked = plainness.level(gang) if len(gang.leaves) == 1 else None
+            level[number] = NONE if asked is None else asked
+            if shape[number] == NONE or asked is None or gang.family >= 0 or not is_flat(gang):
+                movable[number] = False
+            if (ruled or related) and not (ruled | related).isdisjoint(unit.pods):
+                base[number] = movable[number] = False
+        base[rows.unit[self.plainness.tied[rows.node]]] = False
+        if pool.releases.held is not None:
+            base[:] = False
+        self._base = base
+        self.is_partial = bool(self.plainness.tied.any()) or not bool(base.all())
+        by_unit = np.argsort(rows.unit, kind="stable")
+        gangs = [problem.gangs[unit.gang].gang for unit in pool.units]
+        return Units(
+            where=np.zeros(size, dtype=np.int64),
+            cost=np.array(pool.cost, dtype=np.float64),
+            queue=pool.queue_of,
+            priority=np.fromiter((gang.priority for gang in gangs), dtype=np.int64, count=size),
+            charge=np.ascontiguousarray(pool.charges),
+            created_s=np.fromiter((gang.created_s for gang in gangs), dtype=np.float64, count=size),
+            movable=movable,
+            shape=shape,
+            count=sizes,
+            level=level,
+            first_row=np.searchsorted(rows.unit[by_unit], np.arange(size + 1)).astype(np.int64),
+            row=by_unit.astype(np.int64),
+            first_on=rows.starts(len(problem.nodes)).astype(np.int64),
+            unit=np.ascontiguousarray(rows.unit),
+            node=np.ascontiguousarray(rows.node),
+            whole=rows.whole.astype(np.int64),
+            request=np.ascontiguousarray(rows.request.T),
+        )
+
+    def _set_where(self) -> None:
+        """Write which units may leave now: those at home that are not pinned."""
+        pool = self._pool
+        if pool is not None and len(self._first_pod):
+            may = self._base & ~self.state.is_gone[self._first_pod] & ~pool.is_pinned
+            self.arrays.units.where[:] = np.where(may, HOME, KEPT)
+
+    # -- lines and changes -----------------------------------------------------------------------------------------
+
+    def line_up(self, gangs: Iterable[int]) -> None:
+        """Only ``gangs`` wait, in their order."""
+        arrays, problem = self.arrays, self.problem
+        standing = arrays.gangs.standing
+        standing[:] = OUT
+        lines: list[list[tuple[object, int]]] = [[] for _ in range(problem.queues.size)]
+        for gang in gangs:
+            units, row = self.gang_units[gang], self.row_of[gang]
+            if units.waits() and self._stand(row, units):
+                lines[problem.gangs[gang].queue].append((gang_key(units), row))
+        self._write_lines(lines)
+
+    def _stand(self, row: int, units: AllocationUnits) -> bool:
+        """Let a gang stand in its line; False where it has nothing to ask for."""
+        gangs = self.arrays.gangs
+        if self.is_plain[self.gang(row)]:
+            gangs.standing[row] = PLAIN
+            return True
+        unit = units.next()
+        if unit is None:
+            return False
+        gangs.standing[row] = OTHER
+        gangs.charge[row] = charge_of(self.problem, unit.pods)
+        return True
+
+    def _write_lines(self, lines: Sequence[list[tuple[object, int]]]) -> None:
+        queues = self.arrays.queues
+        at = 0
+        for queue, line in enumerate(lines):
+            line.sort()  # type: ignore[arg-type]
+            queues.first_gang[queue] = queues.next_gang[queue] = at
+            for _, row in line:
+                queues.gang[at] = row
+                at += 1
+        queues.first_gang[len(lines)] = at
+
+    def stand_again(self, gang: int) -> None:
+        """A gang that is not plain had its turn, and may want more: its line is ordered again."""
+        row, problem = self.row_of[gang], self.problem
+        if not (self.gang_units[gang].waits() and self._stand(row, self.gang_units[gang])):
+            return
+        queue, queues, standing = problem.gangs[gang].queue, self.arrays.queues, self.arrays.gangs.standing
+        first, last = queues.first_gang[queue], queues.first_gang[queue + 1]
+        rows = queues.gang[first:last]
+        waiting = [int(r) for r in rows if standing[r] != OUT]
+        waiting.sort(key=lambda r: gang_key(self.gang_units[self.gang(r)]))
+        gone = [int(r) for r in rows if standing[r] == OUT]
+        rows[:] = gone + waiting
+        queues.next_gang[queue] = first + len(gone)
+
+    def waiting(self) -> list[int]:
+        """Gangs that stand in a line, queue by queue in order."""
+        queues, standing = self.arrays.queues, self.arrays.gangs.standing
+        return [self.gang(int(row)) for row in queues.gang[: queues.first_gang[-1]] if standing[row] != OUT]
+
+    def catch_up(self) -> None:
+        """Take over what changed in the working state."""
+        touched = self.state.touched
+        if self._seen < len(touched):
+            nodes = np.unique(np.array(touched[self._seen :], dtype=np.int64))
+            self._take_over(nodes)
+            self._seen = len(touched)
+        queues = self.arrays.queues
+        queues.held[:] = self.state.allocated
+        queues.fixed[:] = self.state.allocated_fixed
+        self._set_where()
+
+    def agree(self) -> None:
+        """The working state has caught up with the arrays: what it knows better is taken over.
+
+        Which devices pods get is decided there, and so how many whole ones are free now.
+        """
+        touched = self.state.touched
+        nodes = np.unique(np.array(touched[self._seen :], dtype=np.int64))
+        self._take_over(nodes)
+        self._seen = len(touched)
+
+    def _take_over(self, nodes: IntArray) -> None:
+        """Write what is free on ``nodes`` as the working state has it."""
+        state, own, domains = self.state, self.arrays.nodes, self.arrays.domains
+        later, whole, free = state.future[:, nodes].T, state.whole_later[nodes], state.gpu_free[nodes]
+        differs = (own.later[nodes] != later).any(axis=1)
+        differs |= (own.whole_later[nodes] != whole) | (own.gpu_free[nodes] != free)
+        own.now[nodes] = state.idle[:, nodes].T
+        own.whole_now[nodes] = state.whole_now[nodes]
+        if not differs.any():
+            return
+        changed = nodes[differs]
+        gained = free[differs] - own.gpu_free[changed]
+        for row in range(len(domains.of_node)):
+            at = domains.of_node[row, changed]
+            inside = at >= 0
+            np.add.at(domains.free[row], at[inside], gained[inside])
+        own.later[changed], own.whole_later[changed], own.gpu_free[changed] = (
+            later[differs],
+            whole[differs],
+            free[differs],
+        )
+        for block in np.unique(changed // BLOCK).tolist():
+            here = slice(block * BLOCK, (block + 1) * BLOCK)
+            own.block_whole[block] = max(0, int(own.whole_later[here].max()))
+            own.block_cpu[block] = max(0, int(own.later[here, CPU].max()))
+        scratch = self.arrays.scratch
+        scratch.failed[:] = False
+        # Lower bounds of costs on these nodes are found again.
+        for shape in np.flatnonzero(scratch.is_known).tolist():
+            scratch.least[shape, changed] = 0.0
+        scratch.is_known[:] = False
+
+
+def _bounded(table: IntArray) -> IntArray:
+    return np.where(table == UNLIMITED, BOUNDLESS, table).astype(np.int64)
+
+
+def _starts(lists: Sequence[Sequence[int]]) -> IntArray:
+    return np.cumsum([0, *(len(one) for one in lists)]).astype(np.int64)
+
+
+def _joined(lists: Iterable[Iterable[int]]) -> IntArray:
+    return np.fromiter(chain.from_iterable(lists), dtype=np.int64)

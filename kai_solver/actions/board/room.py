@@ -1,0 +1,244 @@
+"""Places on what is free: how many pods fit a node, which node is next, which domain is the tightest.
+
+Nodes are packed: of those where a pod fits, those where it can start now come first, then the one with the least free.
+A node is filled before the next begins (docs/kai-behaviour.md#scoring).
+"""
+
+from kai_solver.actions.board.arrays import (
+    BLOCK,
+    BOUNDLESS,
+    CHANGED,
+    NONE,
+    PODS,
+    Arrays,
+    Domains,
+    IntArray,
+    Nodes,
+    Shapes,
+)
+from kai_solver.compiled import kernel
+
+LATER = 2**50
+NOT_FOR_IT = 2**48
+"""Added to what is free: where a pod cannot start now; where a pod without GPUs would be on a node that has some."""
+
+
+@kernel
+def room_at(nodes: Nodes, shapes: Shapes, shape: int, node: int) -> int:
+    """How many pods of ``shape`` fit ``node`` once all that leaves has left."""
+    if not shapes.allowed[shape, node]:
+        return 0
+    devices = shapes.devices[shape]
+    room = BOUNDLESS if devices == 0 else nodes.whole_later[node] // devices
+    for resource in range(shapes.request.shape[1]):
+        asked = shapes.request[shape, resource]
+        if asked > 0 and resource != nodes.gpu and room > 0:
+            room = min(room, nodes.later[node, resource] // asked)
+    return max(0, room)
+
+
+@kernel
+def room_now(nodes: Nodes, shapes: Shapes, shape: int, node: int) -> int:
+    """How many of the pods that fit can start now."""
+    devices = shapes.devices[shape]
+    room = BOUNDLESS if devices == 0 else nodes.whole_now[node] // devices
+    for resource in range(shapes.request.shape[1]):
+        asked = shapes.request[shape, resource]
+        if asked > 0 and resource != nodes.gpu and room > 0:
+            room = min(room, min(nodes.now[node, resource], nodes.later[node, resource]) // asked)
+    return max(0, room)
+
+
+@kernel
+def count_block(nodes: Nodes, node: int) -> None:
+    """Find the largest free amounts of a node's block again."""
+    block = node // BLOCK
+    whole, cpu = 0, 0
+    for other in range(block * BLOCK, min(len(nodes.whole_later), (block + 1) * BLOCK)):
+        whole = max(whole, nodes.whole_later[other])
+        cpu = max(cpu, nodes.later[other, nodes.cpu])
+    nodes.block_whole[block], nodes.block_cpu[block] = whole, cpu
+
+
+@kernel
+def shift(arrays: Arrays, node: int, shape: int, sign: int, now: bool) -> None:
+    """A pod of ``shape`` takes (-1) or gives back (+1) room on ``node``; ``now``: what is free now, too."""
+    nodes, shapes = arrays.nodes, arrays.shapes
+    for resource in range(shapes.request.shape[1]):
+        amount = sign * shapes.request[shape, resource]
+        nodes.later[node, resource] += amount
+        if now:
+            nodes.now[node, resource] += amount
+    devices = shapes.devices[shape]
+    if devices:
+        free_devices(arrays, node, sign * devices)
+        if now:
+            nodes.whole_now[node] += sign * devices
+    count_block(nodes, node)
+    note(arrays, node)
+
+
+@kernel
+def free_devices(arrays: Arrays, node: int, count: int) -> None:
+    """``count`` more whole devices are free later; fewer where it is below 0."""
+    arrays.nodes.whole_later[node] += count
+    arrays.nodes.gpu_free[node] += 1000 * count
+    domains = arrays.domains
+    for level in range(len(domains.of_node)):
+        domain = domains.of_node[level, node]
+        if domain != NONE:
+            domains.free[level, domain] += 1000 * count
+
+
+@kernel
+def note(arrays: Arrays, node: int) -> None:
+    """Note that something changed on ``node``."""
+    changed, numbers = arrays.scratch.changed, arrays.record.numbers
+    if numbers[CHANGED] == len(changed):
+        arrays.scratch.is_known[:] = False
+        arrays.scratch.seen[:] = 0
+        numbers[CHANGED] = 0
+    changed[numbers[CHANGED]] = node
+    numbers[CHANGED] += 1
+
+
+@kernel
+def key_at(nodes: Nodes, shapes: Shapes, shape: int, node: int) -> int:
+    """What orders nodes where a pod fits: the least comes first."""
+    if shapes.devices[shape]:
+        key: int = nodes.gpu_free[node]
+    else:
+        key = nodes.later[node, nodes.cpu] + (NOT_FOR_IT if nodes.has_gpus[node] else 0)
+    return key if room_now(nodes, shapes, shape, node) > 0 else key + LATER
+
+
+@kernel
+def best_node(arrays: Arrays, shape: int, level: int, domain: int) -> int:
+    """The node that the next pod of ``shape`` takes, in a domain or anywhere; `NONE` where it fits nowhere."""
+    nodes, shapes, domains = arrays.nodes, arrays.shapes, arrays.domains
+    best, least = NONE, BOUNDLESS
+    if domain != NONE:
+        for at in range(domains.first[level, domain], domains.first[level, domain + 1]):
+            node = domains.nodes[level, at]
+            if room_at(nodes, shapes, shape, node) > 0:
+                key = key_at(nodes, shapes, shape, node)
+                if key < least:
+                    best, least = node, key
+        return best
+    devices, cpu = shapes.devices[shape], shapes.request[shape, nodes.cpu]
+    for block in range(len(nodes.block_whole)):
+        if nodes.block_whole[block] < devices or nodes.block_cpu[block] < cpu:
+            continue
+        for node in range(block * BLOCK, min(len(nodes.whole_later), (block + 1) * BLOCK)):
+            if nodes.whole_later[node] >= devices and room_at(nodes, shapes, shape, node) > 0:
+                key = key_at(nodes, shapes, shape, node)
+                if key < least:
+                    best, least = node, key
+    return best
+
+
+@kernel
+def fill(arrays: Arrays, shape: int, count: int, level: int, domain: int, to: IntArray, at: int, later: bool) -> int:
+    """Give ``count`` pods of ``shape`` places, written into ``to`` from ``at`` on; how many found one.
+
+    ``later``: none is to start now, even where it could. What they take is taken.
+    """
+    nodes, shapes, is_now = arrays.nodes, arrays.shapes, arrays.record.is_now
+    done = 0
+    while done < count:
+        node = best_node(arrays, shape, level, domain)
+        if node == NONE:
+            break
+        now = 0 if later else room_now(nodes, shapes, shape, node)
+        room = min(now if now > 0 else room_at(nodes, shapes, shape, node), count - done)
+        for _ in range(room):
+            to[at + done] = node
+            if not later:
+                is_now[at + done] = now > 0
+            shift(arrays, node, shape, -1, now > 0)
+            done += 1
+    return done
+
+
+@kernel
+def empty(arrays: Arrays, shape: int, count: int, to: IntArray, at: int, later: bool) -> None:
+    """Take back what `fill` gave."""
+    for number in range(at, at + count):
+        shift(arrays, to[number], shape, +1, not later and arrays.record.is_now[number])
+
+
+@kernel
+def place(arrays: Arrays, gang: int) -> bool:
+    """Give all pods of ``gang`` places on what is free, or change nothing; they start together or not now."""
+    gangs, numbers = arrays.gangs, arrays.record.numbers
+    shape, count, level, first = gangs.shape[gang], gangs.count[gang], gangs.level[gang], numbers[PODS]
+    node, is_now = arrays.record.node, arrays.record.is_now
+    domain = NONE
+    if level != NONE:
+        domain = tightest(arrays, shape, count, level)
+        if domain == NONE:
+            return False
+    done = fill(arrays, shape, count, level, domain, node, first, False)
+    if done < count:
+        empty(arrays, shape, done, node, first, False)
+        return False
+    all_now = True
+    for at in range(first, first + count):
+        all_now = all_now and is_now[at]
+    if not all_now:
+        for at in range(first, first + count):
+            if is_now[at]:
+                wait(arrays, node[at], shape)
+                is_now[at] = False
+    numbers[PODS] += count
+    return True
+
+
+@kernel
+def wait(arrays: Arrays, node: int, shape: int) -> None:
+    """A pod that has a place on ``node`` and could start now does not: what is free now stays so."""
+    nodes, shapes = arrays.nodes, arrays.shapes
+    for resource in range(shapes.request.shape[1]):
+        nodes.now[node, resource] += shapes.request[shape, resource]
+    nodes.whole_now[node] = min(nodes.whole_now[node] + shapes.devices[shape], nodes.whole_later[node])
+
+
+@kernel
+def tightest(arrays: Arrays, shape: int, count: int, level: int) -> int:
+    """The domain with room for ``count`` pods that has the least free, from the outermost level in; `NONE`."""
+    domains = arrays.domains
+    best = NONE
+    least = arrays.shapes.devices[shape] * 1000 * count
+    for domain in range(domains.count[level]):
+        if domains.free[level, domain] < least:
+            continue
+        if best != NONE and not is_tighter(domains, level, domain, best):
+            continue
+        if domain_room(arrays, shape, level, domain, count) >= count:
+            best = domain
+    return best
+
+
+@kernel
+def is_tighter(domains: Domains, level: int, one: int, other: int) -> bool:
+    """Whether domain ``one`` comes before ``other`` of a level: by the outermost level where what is free differs."""
+    tighter = False
+    while level != NONE:
+        free, rest = domains.free[level, one], domains.free[level, other]
+        if free != rest:
+            tighter = free < rest
+        one, other, level = domains.parent[level, one], domains.parent[level, other], domains.outer[level]
+    return tighter
+
+
+@kernel
+def domain_room(arrays: Arrays, shape: int, level: int, domain: int, enough: int) -> int:
+    """How many pods of ``shape`` fit a domain; no more than ``enough`` are counted."""
+    domains = arrays.domains
+    room = 0
+    for at in range(domains.first[level, domain], domains.first[level, domain + 1]):
+        node = domains.nodes[level, at]
+        room += room_at(arrays.nodes, arrays.shapes, shape, node)
+        if room >= enough:
+            break
+    return room

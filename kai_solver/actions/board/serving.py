@@ -1,0 +1,225 @@
+"""Turns that kernels took, put into effect on the working state; a line of gangs in which other gangs have their turns.
+
+The line serves plain gangs up to the next one that is not plain, which `pop` hands out. The working state is then as if
+each had its turn there.
+"""
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import TYPE_CHECKING
+
+from kai_solver.actions.board.arrays import (
+    ADMITTED,
+    ALLOCATE,
+    ASKED,
+    BOUNDLESS,
+    CONSOLIDATE,
+    MADE_ROOM,
+    MAY_YIELD,
+    MOVED,
+    MOVES,
+    NONE,
+    OUT,
+    PLACED,
+    PODS,
+    PREEMPT,
+    RECLAIM,
+    SAME,
+    TURNS,
+    VICTIMS,
+)
+from kai_solver.actions.board.describe import Board
+from kai_solver.actions.board.turns import begin_turns, look_at_queues, take_turns
+from kai_solver.actions.gang_order import NextGang
+from kai_solver.domain import Action
+from kai_solver.errors import InternalError
+from kai_solver.planstate.allocation_units import AllocationUnit
+from kai_solver.planstate.eviction_units import charge_of
+from kai_solver.planstate.outcome import Admission
+
+if TYPE_CHECKING:
+    from kai_solver.actions.context import Context
+
+NUMBER = {
+    Action.ALLOCATE: ALLOCATE,
+    Action.CONSOLIDATION: CONSOLIDATE,
+    Action.RECLAIM: RECLAIM,
+    Action.PREEMPT: PREEMPT,
+}
+AT_ONCE = 64
+"""Turns between two looks at the clock."""
+
+Refuse = Callable[[AllocationUnit, int, bool], None]
+"""Refuses what a gang asked for: with the kind of the gang, and whether the last of its kind was refused in this state."""
+
+
+class BoardLine:
+    """The line of one action. It stands in for `GangOrder`.
+
+    Parameters
+    ----------
+    free_milli
+        In consolidation, thousandths of devices that moves could make free.
+
+    Attributes
+    ----------
+    asked_again
+        The gang that was refused last, if it has to be asked for on the working state: what the arrays do not show, or
+        gangs that were placed in this cycle, may make room for it.
+    """
+
+    def __init__(
+        self, context: "Context", board: Board, action: Action, gangs: Iterable[int], free_milli: int = 0
+    ) -> None:
+        self.context, self.board, self.action = context, board, action
+        self.state, self.outcome = context.state, context.outcome
+        self.number = NUMBER[action]
+        self.free_milli = free_milli
+        self.asked_again: AllocationUnit | None = None
+        self._moves: list[tuple[int, list[int]]] = []
+        board.catch_up()
+        if action is not Action.ALLOCATE:
+            self._write_yields()
+        board.line_up(gangs)
+        begin_turns(board.arrays)
+
+    def _write_yields(self) -> None:
+        """Of each queue, the least priority of preemptible gangs that allocate placed."""
+        yields, gangs = self.board.arrays.queues.yields, self.board.problem.gangs
+        yields[:] = BOUNDLESS
+        for admission in self.outcome.binds:
+            gang = gangs[admission.allocation_unit.gang]
+            if gang.gang.preemptible:
+                yields[gang.queue] = min(int(yields[gang.queue]), gang.gang.priority)
+
+    # -- plain gangs -----------------------------------------------------------------------------------------------
+
+    def serve(self, refuse: Refuse) -> int:
+        """Let plain gangs have their turns, and ``refuse`` those that get no places; how many had a turn."""
+        arrays, numbers = self.board.arrays, self.board.arrays.record.numbers
+        numbers[TURNS] = numbers[PODS] = numbers[VICTIMS] = numbers[MOVES] = 0
+        ended = take_turns(arrays, self.number, AT_ONCE, self.free_milli, self.board.is_partial)
+        count = int(numbers[TURNS])
+        self.asked_again = None
+        if count:
+            self._put_into_effect(count, refuse, is_open=ended == MAY_YIELD)
+            self.board.agree()
+        return count
+
+    def _put_into_effect(self, count: int, refuse: Refuse, *, is_open: bool) -> None:
+        arrays, board, units = self.board.arrays, self.board, self.context.gang_units
+        record = arrays.record
+        nodes, is_now = record.node, record.is_now
+        moved_at = 0
+        turns = record.turn[:count].tolist()
+        for number, (row, said, first, last, victim, victims_end) in enumerate(turns):
+            gang = board.gang(row)
+            unit = units[gang].next()
+            if unit is None:
+                raise InternalError(f"{board.problem.gangs[gang].gang.key} had a turn and asks for nothing")
+            if said == PLACED:
+                self._place(unit, nodes[first:last].tolist(), now=bool(is_now[first]))
+                self.outcome.admit(Admission(unit, Action.ALLOCATE if self.number == ALLOCATE else self.action))
+            elif said == MADE_ROOM:
+                disturbed = record.victim[victim:victims_end].tolist()
+                moved_at = self._make_room(disturbed, moved_at)
+                for pod, node in zip(unit.pods, nodes[first:last].tolist(), strict=True):
+                    self.state.put(pod, node, now=False)
+                self._move(disturbed)
+                admission = Admission(unit, self.action, tuple(number for number, _ in disturbed))
+                self.outcome.admit(admission)
+            elif is_open and number == count - 1:
+                self.asked_again = unit
+            else:
+                refuse(unit, int(arrays.gangs.kind[row]), said == SAME)
+
+    def _place(self, unit: AllocationUnit, nodes: list[int], *, now: bool) -> None:
+        state = self.state
+        now = now and self._is_free_now(unit, nodes)
+        if now:
+            at: list[int] = []
+            times: list[int] = []
+            for node in nodes:
+                if at and at[-1] == node:
+                    times[-1] += 1
+                else:
+                    at.append(node)
+                    times.append(1)
+            state.join(unit.pods, charge_of(state.problem, unit.pods))
+            state.place_joined(unit.pods, at, times)
+            return
+        for pod, node in zip(unit.pods, nodes, strict=True):
+            state.put(pod, node, now=False)
+
+    def _is_free_now(self, unit: AllocationUnit, nodes: list[int]) -> bool:
+        """Whether the devices that are free now suffice: the arrays count them, and pods that start later choose."""
+        devices = self.state.problem.pods[unit.pods[0]].gpu.devices
+        return all(self.state.whole_now[node] >= devices * nodes.count(node) for node in set(nodes))
+
+    def _make_room(self, disturbed: list[list[int]], moved_at: int) -> int:
+        """Let units leave; their new places are put afterwards."""
+        pool, moved = self.outcome.pool, self.board.arrays.record.moved
+        if pool is None:
+            return moved_at
+        self._moves = []
+        for number, where in disturbed:
+            pool.leave(number)
+            if where == MOVED:
+                size = len(pool.units[number].pods)
+                self._moves.append((number, moved[moved_at : moved_at + size].tolist()))
+                moved_at += size
+        return moved_at
+
+    def _move(self, disturbed: list[list[int]]) -> None:
+        pool = self.outcome.pool
+        if pool is None or not disturbed:
+            return
+        for number, nodes in self._moves:
+            for pod, node in zip(pool.units[number].pods, nodes, strict=True):
+                self.state.put(pod, node, now=False)
+            pool.note_places(number)
+
+    # -- other gangs -----------------------------------------------------------------------------------------------
+
+    @property
+    def has_more(self) -> bool:
+        """Whether some gang waits."""
+        return int(self.board.arrays.record.numbers[ASKED]) != NONE
+
+    @property
+    def is_over(self) -> bool:
+        """True if no gang waits."""
+        return not self.board.waiting()
+
+    def pop(self) -> NextGang | None:
+        """The next gang that is not plain; None if none is next."""
+        arrays = self.board.arrays
+        row = int(arrays.record.numbers[ASKED])
+        if row == NONE or arrays.gangs.standing[row] == OUT:
+            return None
+        gang = self.board.gang(row)
+        arrays.gangs.standing[row] = OUT
+        unit = self.context.gang_units[gang].next()
+        if unit is None:
+            look_at_queues(arrays)
+            return None
+        self.context.times.begin(gang)
+        return NextGang(gang, unit, charge_of(self.board.problem, unit.pods))
+
+    def again(self, gang: int) -> None:
+        """``gang``, which is not plain, was served, and may want more."""
+        self.board.stand_again(gang)
+        self.changed()
+
+    def changed(self) -> None:
+        """The working state changed by the turn of a gang that is not plain."""
+        self.board.catch_up()
+        self.board.arrays.record.numbers[ADMITTED] += 1
+        look_at_queues(self.board.arrays)
+
+    def unchanged(self) -> None:
+        """A gang that is not plain was refused."""
+        look_at_queues(self.board.arrays)
+
+    def rest(self) -> Iterator[int]:
+        """All gangs without a turn."""
+        return iter(self.board.waiting())

@@ -1,0 +1,585 @@
+"""The cheapest victims on a node, and room for a gang that is made by them.
+
+For each shape a lower bound of the cost is kept for every node, as if all units that are at home could leave; it is
+found again only where something changed. A turn begins with these bounds and looks closely at the cheapest nodes.
+"""
+
+from kai_solver.actions.board.arrays import (
+    BLOCK,
+    BOUNDLESS,
+    CHANGED,
+    HOME,
+    IMPOSSIBLE,
+    LEFT,
+    MOVED,
+    MOVES,
+    NONE,
+    PODS,
+    RECLAIM,
+    STAMP,
+    WIDTH,
+    Arrays,
+)
+from kai_solver.actions.board.order import pay
+from kai_solver.actions.board.rights import accepts, may_take, passes_cap, permits, spend
+from kai_solver.actions.board.room import (
+    best_node,
+    count_block,
+    empty,
+    fill,
+    free_devices,
+    note,
+    room_at,
+    shift,
+    tightest,
+)
+from kai_solver.compiled import kernel
+
+DOMAINS_TRIED = 16
+"""Domains in which room is tried to be made for one gang, the cheapest by estimate first."""
+
+# -- one node ----------------------------------------------------------------------------------------------------------
+
+
+@kernel
+def cost_at(arrays: Arrays, shape: int, node: int, below: int) -> float:
+    """The least cost of units that leave ``node`` so that one more pod of ``shape`` fits; their rows are the picks.
+
+    ``below``: only units that may be taken in this turn, of less priority; `NONE`: all that are at home.
+    """
+    picks = arrays.scratch.picks
+    picks[0] = 0
+    if not arrays.shapes.allowed[shape, node]:
+        return IMPOSSIBLE
+    need = arrays.shapes.devices[shape] - arrays.nodes.whole_later[node]
+    cost = cover(arrays, node, need, below) if need > 0 else 0.0
+    if cost < IMPOSSIBLE and not suffices(arrays, shape, node):
+        cost += add_units(arrays, shape, node, below)
+        if cost < IMPOSSIBLE and picks[0] > 1:
+            cost -= prune(arrays, shape, node)
+    return cost
+
+
+@kernel
+def is_open(arrays: Arrays, unit: int, below: int) -> bool:
+    """Whether ``unit`` may leave, as `cost_at` has it."""
+    if below == NONE:
+        return bool(arrays.units.where[unit] == HOME)
+    return may_take(arrays, unit, below)
+
+
+@kernel
+def cover(arrays: Arrays, node: int, need: int, below: int) -> float:
+    """Pick the cheapest units that hold ``need`` devices of ``node``; what they cost."""
+    units, scratch = arrays.units, arrays.scratch
+    sums, masks, picks, first = scratch.sums, scratch.masks, scratch.picks, units.first_on[node]
+    if need > WIDTH:
+        return IMPOSSIBLE
+    sums[0], masks[0] = 0.0, 0
+    for count in range(1, need + 1):
+        sums[count] = IMPOSSIBLE
+    for row in range(first, min(units.first_on[node + 1], first + WIDTH)):
+        whole, unit = units.whole[row], units.unit[row]
+        if whole == 0 or not is_open(arrays, unit, below):
+            continue
+        for count in range(need, 0, -1):
+            rest = max(0, count - whole)
+            cost = sums[rest] + units.cost[unit]
+            if cost < sums[count]:
+                sums[count] = cost
+                masks[count] = masks[rest] | (1 << (row - first))
+    if sums[need] >= IMPOSSIBLE:
+        return IMPOSSIBLE
+    chosen, row = masks[need], first
+    while chosen:
+        if chosen & 1:
+            picks[0] += 1
+            picks[picks[0]] = row
+        chosen >>= 1
+        row += 1
+    return float(sums[need])
+
+
+@kernel
+def suffices(arrays: Arrays, shape: int, node: int) -> bool:
+    """Whether all resources but devices suffice for a pod of ``shape`` once the picks have left."""
+    nodes, units, picks = arrays.nodes, arrays.units, arrays.scratch.picks
+    for resource in range(arrays.shapes.request.shape[1]):
+        asked = arrays.shapes.request[shape, resource]
+        if asked <= 0 or resource == nodes.gpu:
+            continue
+        have = nodes.later[node, resource]
+        for at in range(1, picks[0] + 1):
+            have += units.request[picks[at], resource]
+        if have < asked:
+            return False
+    return True
+
+
+@kernel
+def add_units(arrays: Arrays, shape: int, node: int, below: int) -> float:
+    """Pick the cheapest other units, one after the other, until all resources suffice; what they cost."""
+    units, picks = arrays.units, arrays.scratch.picks
+    total = 0.0
+    while picks[0] < WIDTH:
+        best = NONE
+        for row in range(units.first_on[node], units.first_on[node + 1]):
+            unit = units.unit[row]
+            if not is_open(arrays, unit, below) or (best != NONE and units.cost[unit] >= units.cost[units.unit[best]]):
+                continue
+            is_picked = False
+            for at in range(1, picks[0] + 1):
+                is_picked = is_picked or picks[at] == row
+            if not is_picked:
+                best = row
+        if best == NONE:
+            return IMPOSSIBLE
+        picks[0] += 1
+        picks[picks[0]] = best
+        total += units.cost[units.unit[best]]
+        if suffices(arrays, shape, node):
+            return total
+    return IMPOSSIBLE
+
+
+@kernel
+def prune(arrays: Arrays, shape: int, node: int) -> float:
+    """Leave out picks without which it suffices too, the dearest tried first; what that spares."""
+    units, picks = arrays.units, arrays.scratch.picks
+    need = arrays.shapes.devices[shape] - arrays.nodes.whole_later[node]
+    spared, tried = 0.0, BOUNDLESS * 1.0
+    while True:
+        at = 0
+        for number in range(1, picks[0] + 1):
+            cost = units.cost[units.unit[picks[number]]]
+            if cost < tried and (at == 0 or cost > units.cost[units.unit[picks[at]]]):
+                at = number
+        if at == 0:
+            return spared
+        row = picks[at]
+        tried = units.cost[units.unit[row]]
+        whole = 0
+        for number in range(1, picks[0] + 1):
+            whole += units.whole[picks[number]]
+        picks[at] = picks[picks[0]]
+        picks[0] -= 1
+        if whole - units.whole[row] >= need and suffices(arrays, shape, node):
+            spared += tried
+        else:
+            picks[0] += 1
+            picks[picks[0]] = row
+
+
+# -- all nodes ---------------------------------------------------------------------------------------------------------
+
+
+@kernel
+def set_cost(arrays: Arrays, node: int, cost: float) -> None:
+    """Write the cost of a node, and the least of its block."""
+    scratch = arrays.scratch
+    scratch.cost[node] = cost
+    block = node // BLOCK
+    least = IMPOSSIBLE
+    for other in range(block * BLOCK, min(len(scratch.cost), (block + 1) * BLOCK)):
+        least = min(least, scratch.cost[other])
+    scratch.block_cost[block] = least
+
+
+@kernel
+def begin_costs(arrays: Arrays, shape: int) -> None:
+    """Begin with the lower bounds of all nodes."""
+    scratch, nodes = arrays.scratch, len(arrays.nodes.whole_later)
+    for block in range(len(scratch.block_cost)):
+        least = IMPOSSIBLE
+        for node in range(block * BLOCK, min(nodes, (block + 1) * BLOCK)):
+            scratch.cost[node] = scratch.least[shape, node]
+            least = min(least, scratch.cost[node])
+        scratch.block_cost[block] = least
+
+
+@kernel
+def know_least(arrays: Arrays, shape: int) -> None:
+    """Find the lower bounds of ``shape`` again where something changed."""
+    scratch, numbers = arrays.scratch, arrays.record.numbers
+    if not scratch.is_known[shape]:
+        for node in range(len(arrays.nodes.whole_later)):
+            scratch.least[shape, node] = cost_at(arrays, shape, node, NONE)
+        scratch.is_known[shape] = True
+    else:
+        for at in range(scratch.seen[shape], numbers[CHANGED]):
+            node = scratch.changed[at]
+            scratch.least[shape, node] = cost_at(arrays, shape, node, NONE)
+    scratch.seen[shape] = numbers[CHANGED]
+
+
+@kernel
+def cheapest(arrays: Arrays, level: int, domain: int) -> int:
+    """The node of the least cost by now, in a domain or anywhere; `NONE` where room cannot be made."""
+    scratch, domains = arrays.scratch, arrays.domains
+    best, least = NONE, IMPOSSIBLE
+    if domain != NONE:
+        for at in range(domains.first[level, domain], domains.first[level, domain + 1]):
+            node = domains.nodes[level, at]
+            if scratch.cost[node] < least:
+                best, least = node, scratch.cost[node]
+        return best
+    at_block = NONE
+    for block in range(len(scratch.block_cost)):
+        if scratch.block_cost[block] < least:
+            at_block, least = block, scratch.block_cost[block]
+    if at_block == NONE:
+        return NONE
+    for node in range(at_block * BLOCK, min(len(scratch.cost), (at_block + 1) * BLOCK)):
+        if scratch.cost[node] == least:
+            return node
+    return NONE
+
+
+# -- units -------------------------------------------------------------------------------------------------------------
+
+
+@kernel
+def shift_unit(arrays: Arrays, unit: int, sign: int) -> None:
+    """What ``unit`` holds where it runs becomes free later (+1), or is taken again (-1)."""
+    units, nodes = arrays.units, arrays.nodes
+    for at in range(units.first_row[unit], units.first_row[unit + 1]):
+        row = units.row[at]
+        node = units.node[row]
+        for resource in range(nodes.later.shape[1]):
+            nodes.later[node, resource] += sign * units.request[row, resource]
+        if units.whole[row]:
+            free_devices(arrays, node, sign * units.whole[row])
+        count_block(nodes, node)
+        note(arrays, node)
+
+
+@kernel
+def fits_home(arrays: Arrays, unit: int) -> bool:
+    """Whether there is room for all of ``unit`` where it ran."""
+    units, nodes = arrays.units, arrays.nodes
+    for at in range(units.first_row[unit], units.first_row[unit + 1]):
+        row = units.row[at]
+        node = units.node[row]
+        if nodes.whole_later[node] < units.whole[row]:
+            return False
+        for resource in range(nodes.later.shape[1]):
+            held = units.request[row, resource]
+            if resource != nodes.gpu and held > 0 and nodes.later[node, resource] < held:
+                return False
+    return True
+
+
+@kernel
+def update_costs(arrays: Arrays, shape: int, unit: int, below: int) -> None:
+    """Look closely at all nodes of ``unit``, which left."""
+    units = arrays.units
+    for at in range(units.first_row[unit], units.first_row[unit + 1]):
+        node = units.node[units.row[at]]
+        set_cost(arrays, node, cost_at(arrays, shape, node, below))
+
+
+# -- room for a gang ---------------------------------------------------------------------------------------------------
+
+
+@kernel
+def make_room(arrays: Arrays, gang: int, action: int, below: int, frugal: bool) -> int:
+    """Place all pods of ``gang`` with the units that are open in this turn; how many units were disturbed.
+
+    `NONE`, with nothing changed, where there is no way. ``frugal``: in reclaim, take no more of a queue than all that
+    leaves may be, if none of it moves.
+    """
+    level, shape = arrays.gangs.level[gang], arrays.gangs.shape[gang]
+    know_least(arrays, shape)
+    if level == NONE:
+        return make_room_in(arrays, gang, action, below, frugal, NONE)
+    estimate_domains(arrays, shape, arrays.gangs.count[gang], level)
+    for _ in range(DOMAINS_TRIED):
+        domain = cheapest_domain(arrays, gang, below)
+        if domain == NONE:
+            return NONE
+        arrays.scratch.domain_cost[domain] = IMPOSSIBLE
+        done = make_room_in(arrays, gang, action, below, frugal, domain)
+        if done != NONE:
+            return done
+    return NONE
+
+
+@kernel
+def estimate_domains(arrays: Arrays, shape: int, count: int, level: int) -> None:
+    """Estimate for each domain what room for ``count`` pods costs, by the lower bounds of its nodes."""
+    scratch = arrays.scratch
+    begin_costs(arrays, shape)
+    for domain in range(arrays.domains.count[level]):
+        scratch.domain_cost[domain] = domain_cost(arrays, shape, count, level, domain)
+        scratch.is_exact[domain] = False
+
+
+@kernel
+def domain_cost(arrays: Arrays, shape: int, count: int, level: int, domain: int) -> float:
+    """The cost of the cheapest nodes of a domain that host ``count`` pods; each hosts as many as it has devices for."""
+    domains, scratch, nodes = arrays.domains, arrays.scratch, arrays.nodes
+    first, last = domains.first[level, domain], domains.first[level, domain + 1]
+    devices, total, left = arrays.shapes.devices[shape], 0.0, count
+    before, before_node = -1.0, NONE
+    while left > 0:
+        best, least = NONE, IMPOSSIBLE
+        for at in range(first, last):
+            node = domains.nodes[level, at]
+            cost = 0.0 if room_at(nodes, arrays.shapes, shape, node) > 0 else scratch.cost[node]
+            is_next = cost > before or (cost == before and node > before_node)
+            if is_next and cost < least:
+                best, least = node, cost
+        if best == NONE:
+            return IMPOSSIBLE
+        hosts = min(left, max(1, nodes.devices[best] // devices) if devices else left)
+        total += hosts * least
+        left -= hosts
+        before, before_node = least, best
+    return total
+
+
+@kernel
+def cheapest_domain(arrays: Arrays, gang: int, below: int) -> int:
+    """The domain of the least cost, by close looks at its nodes; `NONE`."""
+    scratch, domains, gangs = arrays.scratch, arrays.domains, arrays.gangs
+    shape, level, count = gangs.shape[gang], gangs.level[gang], gangs.count[gang]
+    while True:
+        best, least = NONE, IMPOSSIBLE
+        for domain in range(domains.count[level]):
+            if scratch.domain_cost[domain] < least:
+                best, least = domain, scratch.domain_cost[domain]
+        if best == NONE or scratch.is_exact[best]:
+            return best
+        look_at_domain(arrays, shape, level, best, below)
+        scratch.domain_cost[best] = domain_cost(arrays, shape, count, level, best)
+        scratch.is_exact[best] = True
+
+
+@kernel
+def look_at_domain(arrays: Arrays, shape: int, level: int, domain: int, below: int) -> None:
+    """Find the exact costs of all nodes of a domain."""
+    domains = arrays.domains
+    for at in range(domains.first[level, domain], domains.first[level, domain + 1]):
+        node = domains.nodes[level, at]
+        arrays.scratch.cost[node] = cost_at(arrays, shape, node, below)
+
+
+@kernel
+def make_room_in(arrays: Arrays, gang: int, action: int, below: int, frugal: bool, domain: int) -> int:
+    """`make_room` in one domain, or anywhere."""
+    gangs, scratch, record = arrays.gangs, arrays.scratch, arrays.record
+    shape, count, level, first = gangs.shape[gang], gangs.count[gang], gangs.level[gang], record.numbers[PODS]
+    if domain == NONE:
+        begin_costs(arrays, shape)
+    else:
+        look_at_domain(arrays, shape, level, domain, below)
+    taken, placed = 0, 0
+    while placed < count:
+        node = best_node(arrays, shape, level, domain)
+        if node == NONE:
+            node, taken = clear(arrays, shape, action, below, frugal, level, domain, taken)
+            if node == NONE:
+                break
+        record.node[first + placed], record.is_now[first + placed] = node, False
+        shift(arrays, node, shape, -1, False)
+        set_cost(arrays, node, cost_at(arrays, shape, node, below))
+        placed += 1
+    moves = record.numbers[MOVES]
+    done = placed == count
+    if done:
+        settle(arrays, taken)
+        done = is_allowed(arrays, gang, action, taken)
+    if done:
+        record.numbers[PODS] += count
+        return int(taken)
+    take_back(arrays, shape, first, placed, taken, moves)
+    return NONE
+
+
+@kernel
+def clear(
+    arrays: Arrays, shape: int, action: int, below: int, frugal: bool, level: int, domain: int, taken: int
+) -> tuple[int, int]:
+    """Let the cheapest units leave so that one more pod fits: the node, and how many units have left by now."""
+    scratch, units = arrays.scratch, arrays.units
+    while True:
+        node = cheapest(arrays, level, domain)
+        if node == NONE:
+            return NONE, taken
+        before = scratch.cost[node]
+        cost = cost_at(arrays, shape, node, below)
+        if cost > before:
+            set_cost(arrays, node, cost)
+            continue
+        picks = scratch.picks
+        if picks[0] == 0:  # It fits, and another rule than room forbids it.
+            set_cost(arrays, node, IMPOSSIBLE)
+            continue
+        if frugal and action == RECLAIM and not spend_picks(arrays):
+            set_cost(arrays, node, cost_at(arrays, shape, node, below))
+            continue
+        count = picks[0]
+        for at in range(1, count + 1):
+            scratch.units[taken] = units.unit[picks[at]]
+            taken += 1
+        for number in range(taken - count, taken):
+            units.where[scratch.units[number]] = LEFT
+            shift_unit(arrays, scratch.units[number], +1)
+        for number in range(taken - count, taken):
+            update_costs(arrays, shape, scratch.units[number], below)
+        return node, taken
+
+
+@kernel
+def spend_picks(arrays: Arrays) -> bool:
+    """Take the picks off what may be taken of their queues; a unit that is too much is closed for the turn instead."""
+    units, scratch = arrays.units, arrays.scratch
+    picks, stamp = scratch.picks, arrays.record.numbers[STAMP]
+    for at in range(1, picks[0] + 1):
+        unit = units.unit[picks[at]]
+        charge, sibling = units.charge[unit], scratch.victim_queue[units.queue[unit]]
+        if permits(arrays, sibling, charge[0], charge[1], charge[2]):
+            if at < picks[0] or at > 1:
+                spend(arrays, unit)
+            continue
+        scratch.closed_unit[unit] = stamp
+        for other in range(1, at):
+            give_back(arrays, units.unit[picks[other]])
+        return False
+    if picks[0] == 1:
+        spend(arrays, units.unit[picks[1]])
+    return True
+
+
+@kernel
+def give_back(arrays: Arrays, unit: int) -> None:
+    """Undo `spend`, but for the largest part: that is remembered too large, and allows less."""
+    charge = arrays.units.charge[unit]
+    sibling = arrays.scratch.victim_queue[arrays.units.queue[unit]]
+    for at in range(3):
+        arrays.scratch.spent[sibling, at] -= charge[at]
+
+
+@kernel
+def settle(arrays: Arrays, taken: int) -> None:
+    """Let units that left stay where there is still room, the dearest first; then move what can.
+
+    The units of the turn are then in this order, in which the record has the places of those that moved.
+    """
+    units, scratch, record = arrays.units, arrays.scratch, arrays.record
+    for number in range(taken):
+        unit, at = scratch.units[number], number
+        while at > 0 and units.cost[scratch.order[at - 1]] < units.cost[unit]:
+            scratch.order[at] = scratch.order[at - 1]
+            at -= 1
+        scratch.order[at] = unit
+    for number in range(taken):
+        unit = scratch.order[number]
+        if fits_home(arrays, unit):
+            shift_unit(arrays, unit, -1)
+            units.where[unit] = HOME
+    for number in range(taken if arrays.may_move else 0):
+        unit = scratch.order[number]
+        if units.where[unit] == LEFT and units.movable[unit] and move(arrays, unit):
+            units.where[unit] = MOVED
+    for number in range(taken):
+        scratch.units[number] = scratch.order[number]
+
+
+@kernel
+def move(arrays: Arrays, unit: int) -> bool:
+    """Give all pods of ``unit`` places elsewhere, if its queue may hold it beside what came."""
+    units, queues, record = arrays.units, arrays.queues, arrays.record
+    shape, count, level, first = units.shape[unit], units.count[unit], units.level[unit], record.numbers[MOVES]
+    queue = units.queue[unit]
+    while queue != NONE:
+        for at in range(3):
+            if units.charge[unit, at] > 0 and queues.held[queue, at] > queues.limit[queue, at]:
+                return False
+        queue = queues.parent[queue]
+    domain = NONE
+    if level != NONE:
+        domain = tightest(arrays, shape, count, level)
+        if domain == NONE:
+            return False
+    done = fill(arrays, shape, count, level, domain, record.moved, first, True)
+    if done < count:
+        empty(arrays, shape, done, record.moved, first, True)
+        return False
+    record.numbers[MOVES] += count
+    return True
+
+
+@kernel
+def is_allowed(arrays: Arrays, gang: int, action: int, taken: int) -> bool:
+    """Limits and quotas with the victims gone, and what reclaim checks itself."""
+    units, scratch, queues = arrays.units, arrays.scratch, arrays.queues
+    if action == RECLAIM and not accepts(arrays, gang, taken):
+        return False
+    for number in range(taken):
+        unit = scratch.units[number]
+        if units.where[unit] == LEFT:
+            pay(queues, units.queue[unit], units.charge[unit], -1, False)
+    passes = passes_cap(arrays, gang, arrays.gangs.charge[gang])
+    for number in range(taken):
+        unit = scratch.units[number]
+        if units.where[unit] == LEFT:
+            pay(queues, units.queue[unit], units.charge[unit], +1, False)
+    return not passes
+
+
+@kernel
+def take_back(arrays: Arrays, shape: int, first: int, placed: int, taken: int, moves: int) -> None:
+    """Undo what a turn did: places, moves, and units that left."""
+    units, scratch, record = arrays.units, arrays.scratch, arrays.record
+    for at in range(first, first + placed):
+        shift(arrays, record.node[at], shape, +1, False)
+    at = moves
+    for number in range(taken):
+        unit = scratch.units[number]
+        if units.where[unit] == MOVED:
+            empty(arrays, units.shape[unit], units.count[unit], record.moved, at, True)
+            at += units.count[unit]
+        if units.where[unit] != HOME:
+            shift_unit(arrays, unit, -1)
+        units.where[unit] = HOME
+    record.numbers[MOVES] = moves
+
+
+@kernel
+def is_hopeless(arrays: Arrays, gang: int, below: int) -> bool:
+    """Whether whole devices do not suffice even with all gone that may be taken, in the best domain."""
+    gangs, units, nodes, domains = arrays.gangs, arrays.units, arrays.nodes, arrays.domains
+    shape, count, level = gangs.shape[gang], gangs.count[gang], gangs.level[gang]
+    devices = arrays.shapes.devices[shape]
+    if devices == 0:
+        return False
+    if level == NONE:
+        left = count
+        for node in range(len(nodes.whole_later)):
+            left -= hosts_at(arrays, shape, node, below)
+            if left <= 0:
+                return False
+        return True
+    for domain in range(domains.count[level]):
+        left = count
+        for at in range(domains.first[level, domain], domains.first[level, domain + 1]):
+            left -= hosts_at(arrays, shape, domains.nodes[level, at], below)
+            if left <= 0:
+                return False
+    return True
+
+
+@kernel
+def hosts_at(arrays: Arrays, shape: int, node: int, below: int) -> int:
+    """Pods of ``shape`` that the devices of ``node`` host with all gone that may be taken."""
+    if not arrays.shapes.allowed[shape, node]:
+        return 0
+    units = arrays.units
+    devices, most = arrays.shapes.devices[shape], arrays.nodes.whole_later[node]
+    if arrays.nodes.devices[node] < devices:
+        return 0
+    for row in range(units.first_on[node], units.first_on[node + 1]):
+        if units.whole[row] and may_take(arrays, units.unit[row], below):
+            most += units.whole[row]
+    return int(most // devices)
