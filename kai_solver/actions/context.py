@@ -115,7 +115,7 @@ class Context:
         self._kinds: dict[int, Kind | None] = {}
         self._order_type = SizeOrder if admission == "max-gpus" else GangOrder
         self._by_board = by_board and admission == "rank" and may_serve(self.state)
-        self._board: Board | None = None
+        self.board: Board | None = None
 
     def start(self, actions_left: int, *, may_yield: bool = False) -> None:
         """An action begins; as of `Pace`."""
@@ -167,13 +167,13 @@ class Context:
         """
         if not self._by_board or (action is Action.RECLAIM and len(candidates) <= MOST_WAITING):
             return None
-        if self._board is None:
-            self._board = Board(self.state, self.gang_units, candidates)
+        if self.board is None:
+            self.board = Board(self.state, self.gang_units, candidates)
         if action is not Action.ALLOCATE:
             if self.outcome.pool is None:
                 self.outcome.pool = VictimPool.of_running(self.state)
-            self._board.with_units(self.outcome.pool)
-        return BoardLine(self, self._board, action, candidates, free_milli)
+            self.board.with_units(self.outcome.pool)
+        return BoardLine(self, self.board, action, candidates, free_milli)
 
     def left_open(self, allocation_unit: AllocationUnit) -> Refusal:
         """The refusal of what found no room, until bounds are asked of the final state."""

@@ -71,9 +71,6 @@ LEAST_KEPT_S, MOST_KEPT = 0.03, 0.25
 """Seconds that actions and questions leave to the plan and its check at least, and part of the budget at most."""
 
 
-BOARD_NODES = compiled.LARGE_NODES
-"""Nodes from which plain gangs have their turns on flat arrays: from there on kernels are loaded."""
-
 PRICED_FROM = 2_000
 """Shapes times nodes from which prices are asked for before chains and stages. Of 4,000 equal pods on 500 nodes sums
 prove all, and the programme would take 0.3 s of CPU; loaded clusters have 2,500 from 500 nodes on (2026-11-23).
@@ -497,7 +494,7 @@ class _Run:
             admitter=admitter,
             left_out=left_out,
             between_attempts=self.keep_first,
-            by_board=not left_out and len(problem.nodes) >= BOARD_NODES,
+            by_board=not left_out and len(problem.nodes) >= compiled.LARGE_NODES,
         )
         self._attempt_seconds = actions.context.times.seconds
         return actions.run()

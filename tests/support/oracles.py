@@ -12,6 +12,8 @@ from kai_solver.planstate.outcome import Outcome
 class Unasked:
     """Knows nothing: refutes nothing, and places nothing."""
 
+    unanswered = Answer("no", Proof("unasked", "greedy"))
+
     def refute(self, _outcome: Outcome, _unit: AllocationUnit, _action: Action) -> None:
         return None
 

@@ -119,7 +119,7 @@ class Domains(NamedTuple):
 
     ``of_node`` (V, N), `NONE` outside; ``outer`` (V,) the level above, `NONE` at the top, and ``parent`` (V, D) the
     domain there; ``free`` (V, D) thousandths of devices that are free later; ``first`` (V, D + 1) and ``nodes`` (V, N)
-    the nodes of each domain; ``count`` (V,) domains of a level.
+    the nodes of each domain; ``number`` (V,) domains of a level.
     """
 
     of_node: IntArray
@@ -128,7 +128,7 @@ class Domains(NamedTuple):
     free: IntArray
     first: IntArray
     nodes: IntArray
-    count: IntArray
+    number: IntArray
 
 
 class Gangs(NamedTuple):
@@ -138,8 +138,8 @@ class Gangs(NamedTuple):
     ----------
     standing
         (G,) `OUT` of the line, `PLAIN`, or `OTHER`.
-    queue, count, shape, level
-        (G,) leaf queue; pods; their shape; the level of which one domain holds them, `NONE` without one.
+    queue, pods, shape, level
+        (G,) leaf queue; how many pods; their shape; the level of which one domain holds them, `NONE` without one.
     charge, milli
         (G, 3) what it costs its queue; (G,) thousandths of devices that it takes.
     preemptible, never_preempts, priority, created_s
@@ -152,7 +152,7 @@ class Gangs(NamedTuple):
 
     standing: IntArray
     queue: IntArray
-    count: IntArray
+    pods: IntArray
     shape: IntArray
     level: IntArray
     charge: IntArray
@@ -224,7 +224,7 @@ class Units(NamedTuple):
         (U,) `HOME`, `LEFT`, `MOVED` or `KEPT`.
     cost, queue, priority, charge, created_s
         (U,) cost of its eviction, leaf queue, priority; (U, 3) what its queue pays; (U,) creation of its gang.
-    movable, shape, count, level
+    movable, shape, pods, level
         (U,) whether it may go elsewhere as a whole, and what it asks for then.
     first_row, row
         (U + 1,) and (H,) rows of each unit.
@@ -240,7 +240,7 @@ class Units(NamedTuple):
     created_s: FloatArray
     movable: BoolArray
     shape: IntArray
-    count: IntArray
+    pods: IntArray
     level: IntArray
     first_row: IntArray
     row: IntArray
@@ -274,7 +274,8 @@ class Scratch(NamedTuple):
     cost, block_cost
         (N,) cost of room for one more pod, for the turn; (B,) its least in a block.
     least, is_known, seen
-        (S, N) a lower bound of it for any turn; (S,) whether it is known; (S,) changed nodes that it has caught up with.
+        (S, N) a lower bound of it for any turn; (S,) whether it is known, and how many changed nodes it has caught up
+        with.
     changed
         (C,) nodes on which something changed.
     domain_cost, is_exact

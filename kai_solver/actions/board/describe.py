@@ -209,7 +209,7 @@ class Board:
         return Gangs(
             standing=standing,
             queue=queue,
-            count=pods,
+            pods=pods,
             shape=shape,
             level=level,
             charge=charge,
@@ -338,14 +338,14 @@ class Board:
         )
 
     def _record(self, gangs: Gangs, units: Units) -> Record:
-        pods = max(RECORDED_PODS, int(gangs.count.max(initial=0)))
+        pods = max(RECORDED_PODS, int(gangs.pods.max(initial=0)))
         return Record(
             numbers=np.zeros(NUMBERS, dtype=np.int64),
             turn=np.zeros((RECORDED_TURNS, 6), dtype=np.int64),
             node=np.zeros(pods, dtype=np.int64),
             is_now=np.zeros(pods, dtype=np.bool_),
             victim=np.zeros((2 * len(units.where) + 1, 2), dtype=np.int64),
-            moved=np.zeros(int(units.count.sum()) + 1, dtype=np.int64),
+            moved=np.zeros(int(units.pods.sum()) + 1, dtype=np.int64),
         )
 
     def _scratch(self, shapes: int, domains: Domains, units: Units) -> Scratch:
@@ -388,7 +388,7 @@ class Board:
         first = np.zeros(1, dtype=np.int64)
         return Units(
             where=none, cost=some, queue=none, priority=none, charge=wide, created_s=some, movable=flags, shape=none,
-            count=none, level=none, first_row=first, row=none, first_on=starts, unit=none, node=none, whole=none,
+            pods=none, level=none, first_row=first, row=none, first_on=starts, unit=none, node=none, whole=none,
             request=rows,
         )  # fmt: skip
 
@@ -440,7 +440,7 @@ class Board:
             created_s=np.fromiter((gang.created_s for gang in gangs), dtype=np.float64, count=size),
             movable=movable,
             shape=shape,
-            count=sizes,
+            pods=sizes,
             level=level,
             first_row=np.searchsorted(rows.unit[by_unit], np.arange(size + 1)).astype(np.int64),
             row=by_unit.astype(np.int64),
@@ -489,7 +489,7 @@ class Board:
         queues = self.arrays.queues
         at = 0
         for queue, line in enumerate(lines):
-            line.sort()  # type: ignore[arg-type]
+            line.sort()
             queues.first_gang[queue] = queues.next_gang[queue] = at
             for _, row in line:
                 queues.gang[at] = row

@@ -1,4 +1,4 @@
-"""Which gang is next: queues level by level, by the keys of `fairness.order`, and the gangs of a leaf in their order."""
+"""Which gang is next: queues level by level, by the keys of `fairness.order`, and the gangs of a leaf in order."""
 
 from kai_solver.actions.board.arrays import NONE, OUT, Arrays, FloatArray, Gangs, IntArray, Queues
 from kai_solver.compiled import kernel

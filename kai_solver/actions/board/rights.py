@@ -59,10 +59,10 @@ def may_reclaim(arrays: Arrays, gang: int) -> bool:
 @kernel
 def is_guaranteed(queues: Queues, queue: int, charge: IntArray) -> bool:
     """Whether ``queue`` stays within its quota with ``charge`` (3,)."""
+    is_within = True
     for at in range(3):
-        if queues.held[queue, at] + charge[at] > queues.quota[queue, at]:
-            return False
-    return True
+        is_within = is_within and queues.held[queue, at] + charge[at] <= queues.quota[queue, at]
+    return bool(is_within)
 
 
 @kernel

@@ -171,7 +171,7 @@ def empty(arrays: Arrays, shape: int, count: int, to: IntArray, at: int, later: 
 def place(arrays: Arrays, gang: int) -> bool:
     """Give all pods of ``gang`` places on what is free, or change nothing; they start together or not now."""
     gangs, numbers = arrays.gangs, arrays.record.numbers
-    shape, count, level, first = gangs.shape[gang], gangs.count[gang], gangs.level[gang], numbers[PODS]
+    shape, count, level, first = gangs.shape[gang], gangs.pods[gang], gangs.level[gang], numbers[PODS]
     node, is_now = arrays.record.node, arrays.record.is_now
     domain = NONE
     if level != NONE:
@@ -209,7 +209,7 @@ def tightest(arrays: Arrays, shape: int, count: int, level: int) -> int:
     domains = arrays.domains
     best = NONE
     least = arrays.shapes.devices[shape] * 1000 * count
-    for domain in range(domains.count[level]):
+    for domain in range(domains.number[level]):
         if domains.free[level, domain] < least:
             continue
         if best != NONE and not is_tighter(domains, level, domain, best):

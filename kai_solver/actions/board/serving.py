@@ -49,7 +49,7 @@ AT_ONCE = 64
 """Turns between two looks at the clock."""
 
 Refuse = Callable[[AllocationUnit, int, bool], None]
-"""Refuses what a gang asked for: with the kind of the gang, and whether the last of its kind was refused in this state."""
+"""Refuses what a gang asked for: with its kind, and whether the last gang of this kind was refused in this state."""
 
 
 class BoardLine:

@@ -110,7 +110,7 @@ def has_space(arrays: Arrays, gang: int) -> bool:
     numbers, record = arrays.record.numbers, arrays.record
     units = len(arrays.units.where)
     return bool(
-        numbers[PODS] + arrays.gangs.count[gang] <= len(record.node) and numbers[VICTIMS] + units <= len(record.victim)
+        numbers[PODS] + arrays.gangs.pods[gang] <= len(record.node) and numbers[VICTIMS] + units <= len(record.victim)
     )
 
 

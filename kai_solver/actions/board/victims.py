@@ -120,7 +120,7 @@ def suffices(arrays: Arrays, shape: int, node: int) -> bool:
 def add_units(arrays: Arrays, shape: int, node: int, below: int) -> float:
     """Pick the cheapest other units, one after the other, until all resources suffice; what they cost."""
     units, picks = arrays.units, arrays.scratch.picks
-    total = 0.0
+    total: float = 0.0
     while picks[0] < WIDTH:
         best = NONE
         for row in range(units.first_on[node], units.first_on[node + 1]):
@@ -292,7 +292,7 @@ def make_room(arrays: Arrays, gang: int, action: int, below: int, frugal: bool) 
     know_least(arrays, shape)
     if level == NONE:
         return make_room_in(arrays, gang, action, below, frugal, NONE)
-    estimate_domains(arrays, shape, arrays.gangs.count[gang], level)
+    estimate_domains(arrays, shape, arrays.gangs.pods[gang], level)
     for _ in range(DOMAINS_TRIED):
         domain = cheapest_domain(arrays, gang, below)
         if domain == NONE:
@@ -309,7 +309,7 @@ def estimate_domains(arrays: Arrays, shape: int, count: int, level: int) -> None
     """Estimate for each domain what room for ``count`` pods costs, by the lower bounds of its nodes."""
     scratch = arrays.scratch
     begin_costs(arrays, shape)
-    for domain in range(arrays.domains.count[level]):
+    for domain in range(arrays.domains.number[level]):
         scratch.domain_cost[domain] = domain_cost(arrays, shape, count, level, domain)
         scratch.is_exact[domain] = False
 
@@ -342,10 +342,10 @@ def domain_cost(arrays: Arrays, shape: int, count: int, level: int, domain: int)
 def cheapest_domain(arrays: Arrays, gang: int, below: int) -> int:
     """The domain of the least cost, by close looks at its nodes; `NONE`."""
     scratch, domains, gangs = arrays.scratch, arrays.domains, arrays.gangs
-    shape, level, count = gangs.shape[gang], gangs.level[gang], gangs.count[gang]
+    shape, level, count = gangs.shape[gang], gangs.level[gang], gangs.pods[gang]
     while True:
         best, least = NONE, IMPOSSIBLE
-        for domain in range(domains.count[level]):
+        for domain in range(domains.number[level]):
             if scratch.domain_cost[domain] < least:
                 best, least = domain, scratch.domain_cost[domain]
         if best == NONE or scratch.is_exact[best]:
@@ -367,8 +367,8 @@ def look_at_domain(arrays: Arrays, shape: int, level: int, domain: int, below: i
 @kernel
 def make_room_in(arrays: Arrays, gang: int, action: int, below: int, frugal: bool, domain: int) -> int:
     """`make_room` in one domain, or anywhere."""
-    gangs, scratch, record = arrays.gangs, arrays.scratch, arrays.record
-    shape, count, level, first = gangs.shape[gang], gangs.count[gang], gangs.level[gang], record.numbers[PODS]
+    gangs, record = arrays.gangs, arrays.record
+    shape, count, level, first = gangs.shape[gang], gangs.pods[gang], gangs.level[gang], record.numbers[PODS]
     if domain == NONE:
         begin_costs(arrays, shape)
     else:
@@ -466,7 +466,7 @@ def settle(arrays: Arrays, taken: int) -> None:
 
     The units of the turn are then in this order, in which the record has the places of those that moved.
     """
-    units, scratch, record = arrays.units, arrays.scratch, arrays.record
+    units, scratch = arrays.units, arrays.scratch
     for number in range(taken):
         unit, at = scratch.units[number], number
         while at > 0 and units.cost[scratch.order[at - 1]] < units.cost[unit]:
@@ -490,7 +490,7 @@ def settle(arrays: Arrays, taken: int) -> None:
 def move(arrays: Arrays, unit: int) -> bool:
     """Give all pods of ``unit`` places elsewhere, if its queue may hold it beside what came."""
     units, queues, record = arrays.units, arrays.queues, arrays.record
-    shape, count, level, first = units.shape[unit], units.count[unit], units.level[unit], record.numbers[MOVES]
+    shape, count, level, first = units.shape[unit], units.pods[unit], units.level[unit], record.numbers[MOVES]
     queue = units.queue[unit]
     while queue != NONE:
         for at in range(3):
@@ -538,8 +538,8 @@ def take_back(arrays: Arrays, shape: int, first: int, placed: int, taken: int, m
     for number in range(taken):
         unit = scratch.units[number]
         if units.where[unit] == MOVED:
-            empty(arrays, units.shape[unit], units.count[unit], record.moved, at, True)
-            at += units.count[unit]
+            empty(arrays, units.shape[unit], units.pods[unit], record.moved, at, True)
+            at += units.pods[unit]
         if units.where[unit] != HOME:
             shift_unit(arrays, unit, -1)
         units.where[unit] = HOME
@@ -549,8 +549,8 @@ def take_back(arrays: Arrays, shape: int, first: int, placed: int, taken: int, m
 @kernel
 def is_hopeless(arrays: Arrays, gang: int, below: int) -> bool:
     """Whether whole devices do not suffice even with all gone that may be taken, in the best domain."""
-    gangs, units, nodes, domains = arrays.gangs, arrays.units, arrays.nodes, arrays.domains
-    shape, count, level = gangs.shape[gang], gangs.count[gang], gangs.level[gang]
+    gangs, nodes, domains = arrays.gangs, arrays.nodes, arrays.domains
+    shape, count, level = gangs.shape[gang], gangs.pods[gang], gangs.level[gang]
     devices = arrays.shapes.devices[shape]
     if devices == 0:
         return False
@@ -561,7 +561,7 @@ def is_hopeless(arrays: Arrays, gang: int, below: int) -> bool:
             if left <= 0:
                 return False
         return True
-    for domain in range(domains.count[level]):
+    for domain in range(domains.number[level]):
         left = count
         for at in range(domains.first[level, domain], domains.first[level, domain + 1]):
             left -= hosts_at(arrays, shape, domains.nodes[level, at], below)

@@ -1,0 +1,164 @@
+"""The board says what the working state says: order, rights and costs; and what its turns decide is in both."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from kai_solver.actions import Actions
+from kai_solver.actions.board.arrays import HOME, NONE, OUT, STAMP
+from kai_solver.actions.board.describe import Board
+from kai_solver.actions.board.order import look_at_all, look_at_path, next_gang
+from kai_solver.actions.board.rights import may_reclaim, open_queues
+from kai_solver.actions.board.victims import cost_at
+from kai_solver.actions.gang_order import GangOrder
+from kai_solver.actions.room.node import NodeRoom
+from kai_solver.check import WASTE, check_plan
+from kai_solver.domain import Action
+from kai_solver.engine import cycle
+from kai_solver.modelfiles import load_model
+from kai_solver.planstate.allocation_units import AllocationUnits
+from kai_solver.planstate.eligibility import Eligibility, Preemptor, refuses_reclaim
+from kai_solver.planstate.state import State
+from kai_solver.planstate.victims import VictimPool
+from kai_solver.problem import build_problem
+from tests.support.loaded import a_loaded_cluster
+from tests.support.oracles import Unasked
+
+COMPARE = Path(__file__).parent / "alike" / "compare.py"
+SEEDS = range(1, 7)
+ACTIONS = (Action.ALLOCATE, Action.CONSOLIDATION, Action.RECLAIM, Action.PREEMPT)
+
+
+class Scene:
+    """A working state, and the board of it."""
+
+    def __init__(self, seed: int) -> None:
+        self.problem = build_problem(a_loaded_cluster(seed))
+        self.state = State(self.problem)
+        self.units = [
+            AllocationUnits(gang, state, self.problem.pod_shape)
+            for gang, state in zip(self.problem.gangs, self.state.gangs, strict=True)
+        ]
+        self.waiting = [gang.index for gang in self.problem.gangs if self.units[gang.index].waits()]
+        self.board = Board(self.state, self.units, self.waiting)
+        self.pool = VictimPool.of_running(self.state)
+        self.board.with_units(self.pool)
+        self.arrays = self.board.arrays
+
+    def preemptor(self, gang: int) -> Preemptor:
+        unit = self.units[gang].next()
+        assert unit is not None
+        return Preemptor.of(self.problem, unit)
+
+
+@pytest.fixture(params=SEEDS, scope="module")
+def scene(request: pytest.FixtureRequest) -> Scene:
+    return Scene(request.param)
+
+
+def test_all_gangs_of_a_loaded_cluster_are_plain(scene: Scene) -> None:
+    assert all(scene.board.is_plain.values())
+    assert not scene.board.is_partial
+
+
+def test_gangs_come_in_the_order_of_the_queues(scene: Scene) -> None:
+    scene.board.line_up(scene.waiting)
+    arrays = scene.arrays
+    look_at_all(arrays)
+    order, found, wanted = GangOrder(scene.state, scene.units, scene.waiting), [], []
+    while (row := next_gang(arrays.queues)) != NONE:
+        found.append(scene.board.gang(row))
+        arrays.gangs.standing[row] = OUT
+        look_at_path(arrays.queues, arrays.gangs, arrays.gangs.queue[row])
+    while (next_one := order.pop()) is not None:
+        wanted.append(next_one.gang)
+    assert found == wanted
+
+
+def test_who_may_reclaim_and_from_which_queues_is_as_the_rule_says(scene: Scene) -> None:
+    arrays, eligibility = scene.arrays, Eligibility(scene.state, scene.pool)
+    with_units = set(scene.pool.queue_of.tolist())
+    for gang in scene.waiting:
+        row, preemptor = scene.board.row_of[gang], scene.preemptor(gang)
+        assert may_reclaim(arrays, row) == (refuses_reclaim(scene.state, preemptor) is None)
+        arrays.record.numbers[STAMP] += 1
+        open_queues(arrays, row)
+        stamp = arrays.record.numbers[STAMP]
+        opened = {q for q in np.flatnonzero(arrays.scratch.open_queue == stamp).tolist() if q in with_units}
+        assert opened == set(eligibility.reclaim_queues(preemptor))
+
+
+def test_room_costs_on_each_node_what_a_close_look_says(scene: Scene) -> None:
+    """Of the same victims: without a limit on who may be taken."""
+    arrays, pool = scene.arrays, scene.pool
+    every = np.ones(len(pool.units), dtype=np.bool_)
+    for row, shape in enumerate(scene.board.plainness.shapes):
+        room = NodeRoom(pool, shape, pool.cost)
+        for node in range(0, len(scene.problem.nodes), 7):
+            found = room.find(node, every)
+            cost = cost_at(arrays, row, node, NONE)
+            if found is None:
+                assert cost >= 1e300
+            else:
+                assert cost == pytest.approx(room.price(found))
+
+
+@pytest.fixture
+def on_the_board(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Reclaims are taken by kernels, however few gangs wait."""
+    monkeypatch.setattr("kai_solver.actions.context.MOST_WAITING", 0)
+
+
+@pytest.mark.usefixtures("on_the_board")
+@pytest.mark.parametrize("seed", SEEDS)
+def test_the_board_and_the_working_state_say_the_same_after_all_turns(seed: int) -> None:
+    problem = build_problem(a_loaded_cluster(seed))
+    actions = Actions(problem, ACTIONS, Unasked(), by_board=True)
+    outcome = actions.run()
+    assert sum(bool(admission.units) for admission in outcome.admissions) > 0
+    state, board = actions.state, actions.context.board
+    assert board is not None
+    board.catch_up()
+    nodes, queues, units = board.arrays.nodes, board.arrays.queues, board.arrays.units
+    assert (nodes.later == state.future.T).all()
+    assert (nodes.whole_later == state.whole_later).all()
+    assert (nodes.gpu_free == state.gpu_free).all()
+    assert queues.held.tolist() == state.allocated
+    assert queues.fixed.tolist() == state.allocated_fixed
+    for unit in np.flatnonzero(units.where == HOME).tolist():
+        assert not actions.outcome.pool.is_disturbed(unit)  # type: ignore[union-attr]
+    for row in range(len(board.arrays.domains.of_node)):
+        domain = board.arrays.domains.of_node[row]
+        free = np.bincount(domain, weights=nodes.gpu_free, minlength=board.arrays.domains.free.shape[1])
+        assert (board.arrays.domains.free[row] == free).all()
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("on_the_board")
+@pytest.mark.parametrize("seed", SEEDS)
+def test_the_checker_accepts_plans_of_the_board_and_they_serve_as_many(
+    seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    snapshot, model = a_loaded_cluster(seed), load_model("greedy-only")
+    one_by_one = cycle(snapshot, model, budget_s=600)
+    monkeypatch.setattr("kai_solver.compiled.LARGE_NODES", 1)
+    plan = cycle(snapshot, model, budget_s=600)
+    found = check_plan(snapshot, plan, actions=model.actions)
+    assert [violation for violation in found if violation.rule not in WASTE] == []
+    assert not any("refused" in note for note in plan.notes)
+    # Both are heuristics: a gang that finds its victims may cost a later one its room.
+    assert len(plan.admitted) >= 0.9 * len(one_by_one.admitted)
+
+
+@pytest.mark.slow
+def test_compiled_and_uncompiled_turns_decide_the_same() -> None:
+    process = subprocess.run([sys.executable, str(COMPARE), "3"], capture_output=True, text=True, check=False)
+    assert process.returncode == 0, process.stderr
+    found = json.loads(process.stdout)
+    assert found["compiled"]
+    assert found["victims"] > 10
+    assert found["different"] == []
