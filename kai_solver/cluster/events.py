@@ -11,11 +11,11 @@ from typing import Any, Literal
 
 from kai_solver.cluster.api import Api, ApiError
 from kai_solver.cluster.resources import EVENTS, Resource
-from kai_solver.cluster.writer import Order, Wish, Writer
+from kai_solver.cluster.writer import REMEMBERED_S, Order, Wish, Writer
 from kai_solver.kubeobjects.raw import format_time
 
-AGAIN_S = 600.0
-"""Seconds between two writes of the same event, however often it is repeated."""
+AGAIN_S = REMEMBERED_S
+"""Seconds between two writes of the same event, however often it is repeated. It is remembered for as long."""
 
 CHANGED_S = 60.0
 """Seconds between two events about one object that have the same reason and differ in their words."""
@@ -80,7 +80,9 @@ class Events:
         tally = self._count(about, reason, message)
         subject = (about.resource.kind, about.namespace, about.name, about.uid, reason)
         is_same = self._latest.get(subject) is tally
+        self._latest.pop(subject, None)
         self._latest[subject] = tally
+        self._forget()
         body = self._body(about, severity, reason, message, annotations or {})
         key = (EVENTS.name, *subject) if state else (EVENTS.name, *subject, tally.name)
         every_s = AGAIN_S if is_same or not state else CHANGED_S
@@ -95,10 +97,17 @@ class Events:
         self._tallies[identity] = tally
         tally.count += 1
         tally.last_s = self.clock()
-        for kept in (self._tallies, self._latest):
-            while len(kept) > _REMEMBERED:
-                del kept[next(iter(kept))]
         return tally
+
+    def _forget(self) -> None:
+        """Forget events that were not repeated for long, and the oldest of too many; the oldest are first.
+
+        The API server has them: where such an event comes again, its count is asked for.
+        """
+        since_s = self.clock() - AGAIN_S
+        for kept in (self._tallies, self._latest):
+            while len(kept) > _REMEMBERED or next(iter(kept.values())).last_s < since_s:
+                del kept[next(iter(kept))]
 
     def _body(
         self, about: About, severity: str, reason: str, message: str, annotations: Mapping[str, str]

@@ -140,8 +140,16 @@ class Statuses:
         with self._lock:
             self._answers.pop((resource, key), None)
             self._answers[resource, key] = (trimmed(resource, answer), self._monotonic())
-            while len(self._answers) > _ANSWERS:
+            while len(self._answers) > _ANSWERS or self._is_seen(*next(iter(self._answers))):
                 del self._answers[next(iter(self._answers))]
+
+    def _is_seen(self, resource: Resource, key: str) -> bool:
+        """Whether the watch had its time, and is not behind our last write."""
+        answer, since_s = self._answers[resource, key]
+        if self._monotonic() - since_s < BEHIND_S:
+            return False
+        stored = self._store.get(resource, key)
+        return stored is None or _number(stored) >= _number(answer)
 
 
 def condition_of(value: Mapping[str, Any], kind: str) -> Mapping[str, Any] | None:

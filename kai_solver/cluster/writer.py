@@ -22,7 +22,9 @@ _FIRST_WAIT_S = 0.2
 _BUSY = 10
 """How many times as long the pauses are while gangs are being bound."""
 
-_REMEMBERED_S = 900.0
+REMEMBERED_S = 600.0
+"""How long it is remembered when a key was written: no wish waits longer for its turn (`Wish.every_s`)."""
+
 _IDLE_S = 0.5
 
 
@@ -50,7 +52,7 @@ class Wish:
     act
         Does it; False where there was nothing to do. May raise `ApiError`.
     every_s
-        Not sooner than so long after the last write with this key.
+        Not sooner than so long after the last write with this key; at most `REMEMBERED_S`.
     """
 
     key: Key
@@ -164,8 +166,9 @@ class Writer:
             return 0.0
         with self._lock:
             self.counts.written += 1
-            self._written_s[wish.key] = self.monotonic()
             self._forget()
+            self._written_s.pop(wish.key, None)
+            self._written_s[wish.key] = self.monotonic()
             return self._pause_s((_BUSY if self.busy() else 1) / self.rate)
 
     def _pause_s(self, least_s: float) -> float:
@@ -251,6 +254,7 @@ class Writer:
                 heapq.heappush(self._ready, (wish.order, next(self._numbers), wish.key))
 
     def _forget(self) -> None:
-        if len(self._written_s) > 2 * self.most:
-            since_s = self.monotonic() - _REMEMBERED_S
-            self._written_s = {key: at_s for key, at_s in self._written_s.items() if at_s > since_s}
+        """Forget what was written long ago; the oldest are first."""
+        since_s = self.monotonic() - REMEMBERED_S
+        while self._written_s and (first := next(iter(self._written_s.items())))[1] <= since_s:
+            del self._written_s[first[0]]

@@ -1,8 +1,13 @@
 """Events: one for the same thing, counted; few writes for what is told again and again."""
 
+import tracemalloc
+from collections.abc import Mapping
+from typing import Any
+
+from kai_solver.cluster.api import Object
 from kai_solver.cluster.events import AGAIN_S, CHANGED_S, LONGEST, About, Events
 from kai_solver.cluster.memory import MemoryApi
-from kai_solver.cluster.resources import EVENTS, PODS
+from kai_solver.cluster.resources import EVENTS, PODS, Resource
 from kai_solver.cluster.writer import Writer
 
 
@@ -103,3 +108,40 @@ def test_a_message_is_no_longer_than_servers_take() -> None:
     world.tell("x" * 5000)
     (message,) = world.after()
     assert len(message) == LONGEST
+
+
+class Forgetful(MemoryApi):
+    """Keeps no event, so that all memory is the writer's."""
+
+    def create(self, resource: Resource, namespace: str, body: Mapping[str, Any], *, subresource: str = "") -> Object:
+        return {}
+
+
+def test_what_was_told_of_pods_that_are_gone_is_not_remembered_for_ever() -> None:
+    """Four events a second for an hour: after that, as much is held as after the first half of it."""
+    world, held = World(Forgetful()), []
+    tracemalloc.start()
+    try:
+        for number in range(7200):
+            world.tell(name=f"pod-{number}")
+            world.tell(name=f"pod-{number}", reason="Scheduled", state=False)
+            world.clock.now += 0.5
+            while world.writer.step() is not None:
+                pass
+            if number in (3599, 7199):
+                held.append(tracemalloc.get_traced_memory()[0])
+    finally:
+        tracemalloc.stop()
+    assert held[1] < 1.1 * held[0]
+
+
+def test_an_event_that_was_forgotten_goes_on_counting() -> None:
+    world = World()
+    world.tell()
+    world.after()
+    world.clock.now += 2 * AGAIN_S
+    world.tell(name="another")
+    world.after()
+    world.tell()
+    world.after()
+    assert sorted(item["count"] for item in world.api.page(EVENTS).items) == [1, 2]

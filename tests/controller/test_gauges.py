@@ -267,6 +267,20 @@ def test_evicted_gangs_are_not_shown_for_ever(monkeypatch: pytest.MonkeyPatch) -
     assert shown == [2, None, 1]
 
 
+@pytest.mark.parametrize(("is_gone", "shown"), [(True, None), (False, 1)])
+def test_evicted_pods_are_shown_as_long_as_their_gang_is_there_and_for_a_while(
+    is_gone: bool, shown: float | None
+) -> None:
+    metrics, now = Metrics(), [1000.0]
+    reporter, here = MetricReporter(metrics, clock=lambda: now[0]), gang(PodStatus.RUNNING)
+    reporter.evicted(evicted((Departed(Departure("n", "p", "u", "n/g", "q", "reclaim")),), here))
+    labels = {"podgroup": "g", "namespace": "n", "uid": "", "nodepool": "default", "action": "reclaim"}
+    for later_s, wanted in ((300.0, 1), (400.0, shown)):
+        now[0] += later_s
+        reporter.cycle(cycle(() if is_gone else (here,)))
+        assert sample(metrics, "kai_pod_group_evicted_pods_total", **labels) == wanted
+
+
 def test_evicted_pods_are_of_our_node_pool() -> None:
     metrics = Metrics()
     gone = (Departed(Departure("n", "p", "u", "n/g", "q", "reclaim")),)

@@ -439,6 +439,32 @@ def test_pods_that_wait_have_the_name_of_their_pod_group_at_once(world: World) -
     assert world.get(PODS, "j-0")["spec"]["nodeName"]
 
 
+@pytest.mark.parametrize("nodes", [1, 4])
+def test_pods_of_subgroups_have_the_names_of_group_and_subgroup_waiting_or_bound(world: World, nodes: int) -> None:
+    for index in range(nodes):
+        world.node(f"node-{index}")
+    job = world.job("j", size=4, minimum=4)
+    template = {"metadata": {"annotations": {"kai.scheduler/segment-size": "2"}}}
+    spec = {"completionMode": "Indexed", "completions": 4, "template": template}
+    world.api.patch(JOBS, "n", "j", {"spec": spec})
+    index_label = "batch.kubernetes.io/job-completion-index"
+    for index in range(4):
+        world.api.patch(PODS, "n", f"j-{index}", {"metadata": {"labels": {index_label: str(index)}}})
+    world.round()
+    for _ in range(2):
+        world.round()  # bound pods are seen
+    group, found = f"pg-j-{job['metadata']['uid']}", [world.get(PODS, f"j-{index}") for index in range(4)]
+    assert [bool(one["spec"].get("nodeName")) for one in found] == [nodes == 4] * 4
+    assert [one["metadata"]["annotations"]["pod-group-name"] for one in found] == [group] * 4
+    labels = [one["metadata"]["labels"]["kai.scheduler/subgroup-name"] for one in found]
+    leaves = [one["name"] for one in world.get(POD_GROUPS, group)["spec"]["subGroups"] if "minMember" in one]
+    assert labels == [leaves[0], leaves[0], leaves[1], leaves[1]]
+    (gang,) = world.cycle().snapshot.gangs
+    assert [pod.podset for pod in sorted(gang.pods, key=lambda pod: pod.name)] == labels, "it is the same gang"
+    world.told()
+    assert [note for note in world.round() if "patch pods" in note] == []
+
+
 def test_pods_whose_group_is_not_written_yet_are_no_strangers(world: World) -> None:
     world.node("a")
     world.job("j")

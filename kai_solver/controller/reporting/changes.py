@@ -95,6 +95,22 @@ def annotated(name: str, value: str | None) -> Change:
     return change
 
 
+def noted(annotations: Mapping[str, str], labels: Mapping[str, str]) -> Change:
+    """These annotations and labels have these values."""
+
+    def change(item: Object) -> Mapping[str, Any] | None:
+        wanted = {"annotations": annotations, "labels": labels}
+        differing = {part: news for part, one in wanted.items() if (news := _news(meta(item).get(part), one))}
+        return {"metadata": differing} if differing else None
+
+    return change
+
+
+def _news(stands: object, wanted: Mapping[str, str]) -> dict[str, str]:
+    known = stands if isinstance(stands, dict) else {}
+    return {name: value for name, value in wanted.items() if known.get(name) != value}
+
+
 def status(wanted: Mapping[str, Any]) -> Change:
     """These fields of the status have these values."""
 

@@ -46,7 +46,7 @@ class Groups:
     sums: bool = True
     _pods: dict[str, tuple[Pod, ...]] = field(default_factory=dict)
     _named: dict[str, tuple[Pod, ...]] = field(default_factory=dict)
-    """Pods of gangs that wait and whose PodGroups are ours: their annotations were looked at."""
+    """Pods of gangs that wait or have subgroups, and whose PodGroups are ours: their names were looked at."""
     _own: dict[str, OwnGroup] = field(default_factory=dict)
 
     def writes(self, own: OwnGroup) -> bool:
@@ -69,21 +69,25 @@ class Groups:
                     self._report(cycle.snapshot, gang, may_come=found is None or self.writes(found))
         before, self._named = self._named, {}
         for gang in cycle.snapshot.gangs:
-            if gang.key in waiting and gang.key in own and self.writes(own[gang.key]):
+            is_waiting = gang.key in waiting
+            if gang.key in own and self.writes(own[gang.key]) and (is_waiting or _has_subgroups(gang)):
                 self._named[gang.key] = gang.pods
                 if before.get(gang.key) != gang.pods:
                     with barrier("reporting", gang.key):
-                        self._name(gang)
+                        self._name(gang, is_waiting)
 
-    def _name(self, gang: Gang) -> None:
-        """Pods that wait have the name of their PodGroup, as those that are bound get it with their binding.
+    def _name(self, gang: Gang, is_waiting: bool) -> None:
+        """Pods have the name of their PodGroup while they wait, and the label of their subgroup where they have one.
 
-        Written by way of the status, which keeps annotations of pods, too: no right to change pods is needed. Pods of
-        subgroups lack the label that would have to go with it.
+        Pods that are bound at once get the name with their binding, which takes no labels: pods of subgroups get both
+        here. All is written by way of the status, which keeps annotations and labels of pods, too: no right to change
+        pods is needed.
         """
-        change = changes.annotated(names.POD_GROUP, gang.name)
         for pod in gang.pods:
-            if pod.status is PodStatus.PENDING and pod.podset in ("default", pod.labels.get(names.SUBGROUP)):
+            is_complete = pod.podset in ("default", pod.labels.get(names.SUBGROUP))
+            if (pod.status is PodStatus.PENDING and is_waiting) or (pod.status.is_active and not is_complete):
+                label = {} if is_complete else {names.SUBGROUP: pod.podset}
+                change = changes.noted({names.POD_GROUP: gang.name}, label)
                 self.context.statuses.patch(PODS, pod.key, change, topic="group", uid=pod.order[2])
 
     def _keep(self, key: str, group: OwnGroup, order: Order) -> None:
@@ -127,6 +131,10 @@ class Groups:
         alone = Snapshot(snapshot.now_s, snapshot.schema, (), (), (gang,))
         for event in plan_events(alone, Plan(), self.context.pool):
             self.context.event(event, state=True)
+
+
+def _has_subgroups(gang: Gang) -> bool:
+    return any(pod.podset != "default" for pod in gang.pods)
 
 
 def sums(gang: Gang, snapshot: Snapshot) -> dict[str, dict[str, str]]:

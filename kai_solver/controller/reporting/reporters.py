@@ -20,8 +20,9 @@ _REMEMBERED = 1000
 _LISTED = 20
 """Objects that are named in the log in one cycle."""
 
-_EVICTED = 2000
-"""Gangs whose evicted pods are shown; each is a series of its own, and they would grow for ever."""
+_EVICTED, _EVICTED_S = 2000, 600.0
+"""Gangs whose evicted pods are shown, and for how long after the gang is gone. Each is a series of its own, and they
+would grow for ever."""
 
 _REJECTED = frozenset({Reason.QUEUE_DOES_NOT_EXIST, Reason.QUEUE_NOT_LEAF, Reason.SET_ASIDE})
 _NO_TURN = _REJECTED | {Reason.NOT_READY}
@@ -152,7 +153,7 @@ class MetricReporter:
         self._names: Mapping[int, str] = {}
         self._waits: deque[float] = deque(maxlen=_REMEMBERED)
         self._turns: dict[int, Counter[str]] = {}
-        self._evicted_of: dict[tuple[str, ...], None] = {}
+        self._evicted_of: dict[tuple[str, ...], float] = {}
         self._lock = threading.Lock()
 
     def cycle(self, cycle: Cycle) -> None:
@@ -178,6 +179,7 @@ class MetricReporter:
         self._pending(cycle, gangs, counted)
         metrics.evictions.labels("put-off").inc(len(cycle.put_off))
         self._acted(cycle, counted)
+        self._forget(gangs)
 
     def bound(self, outcome: GangBound) -> None:
         """Pods by outcome."""
@@ -261,11 +263,24 @@ class MetricReporter:
         labels = gang.name, gang.namespace, gang.uid, self._pool, departure.rule
         self._metrics.evicted.labels(*labels).inc()
         self._evicted_of.pop(labels, None)
-        self._evicted_of[labels] = None
+        self._evicted_of[labels] = self._clock()
         while len(self._evicted_of) > _EVICTED:
-            oldest = next(iter(self._evicted_of))
-            del self._evicted_of[oldest]
-            self._metrics.evicted.remove(*oldest)
+            self._unshow(next(iter(self._evicted_of)))
+
+    def _forget(self, gangs: Mapping[str, Gang]) -> None:
+        """Evicted pods of gangs that are gone are shown for a while."""
+        with self._lock:
+            now_s = self._clock()
+            for labels, seen_s in list(self._evicted_of.items()):
+                name, namespace = labels[:2]
+                if f"{namespace}/{name}" in gangs:
+                    self._evicted_of[labels] = now_s
+                elif now_s - seen_s > _EVICTED_S:
+                    self._unshow(labels)
+
+    def _unshow(self, labels: tuple[str, ...]) -> None:
+        del self._evicted_of[labels]
+        self._metrics.evicted.remove(*labels)
 
 
 def _decision(pending: Pending) -> str:

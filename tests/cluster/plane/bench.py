@@ -11,11 +11,13 @@ import statistics
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
+from kai_solver.cluster.api import Object
 from kai_solver.cluster.resources import EVENTS, NODES, POD_GROUPS, Resource
 from tests.cluster.plane.checker import Checker, Pod
 from tests.cluster.plane.cluster import SPACE, Cluster, Replica, clear_work, install, pod
@@ -24,11 +26,17 @@ from tests.cluster.plane.plane import ADMIN, Plane, cpu_s, resident_mib, wait_fo
 from tests.support.gotools import KUBERNETES, KWOK, go_module
 
 GPUS = 8
-PARTS = ("default", "burst", "gangs", "singles", "steady")
+PARTS = ("default", "without", "burst", "reclaim", "gangs", "singles", "steady")
 LEASE_S = 160
 """Of nodes: 2,000 leases that are renewed every 10 s would be most of what two cores do."""
 
 GANG_SIZE, SMALL_GANG, SINGLES = 512, 64, 60
+RECLAIMERS, RECLAIMER_SIZE = 20, 4
+"""Gangs that reclaim, and their pods, each with all GPUs of a node."""
+
+WITHOUT = "without-groups"
+"""Prefix of the pods of which no PodGroups are written."""
+
 LIMIT_S = 600.0
 BETWEEN_S, STEADY_S = 3.0, 60.0
 Row = tuple[str, str]
@@ -73,7 +81,7 @@ def main() -> int:
             plane.start()
             install(plane)
             print("| what | measured |\n|---|---|")
-            witness = Witness(plane.url, plane.authority, ADMIN, partly_s=LIMIT_S)
+            witness = Witness(plane.url, plane.authority, ADMIN, lambda found: True, partly_s=LIMIT_S)
             sizes = Sizes(tuple(asked.burst), tuple(asked.steady))
             for name, value in measured(Cluster(plane, folder, witness), witness, asked.only or PARTS, sizes):
                 print(f"| {name} | {value} |", flush=True)
@@ -87,23 +95,38 @@ def measured(cluster: Cluster, witness: Witness, parts: Sequence[str], sizes: Si
     """Name and value of each measurement, as it ends."""
     witness.start()
     _grow(cluster, sizes.burst[0])
-    cluster.queues(research=-1)
+    gpus = GPUS * sizes.burst[0]
+    cluster.queues(research=gpus - gpus // 4, product=gpus // 4)
     if "default" in parts:
         cluster.plane.scheduler.start()
         yield from _burst(cluster, witness, "default-scheduler", sizes.burst)
         cluster.plane.scheduler.kill()
         clear_work(cluster.plane)
-    replica = cluster.controller(budget=None, idle="30s", period="1s", leadership={"enabled": False})
+    settings: dict[str, Any] = {"budget": None, "idle": "30s", "period": "1s", "leadership": {"enabled": False}}
+    if "without" in parts:
+        replica = cluster.controller(**settings, write_pod_groups=False)
+        yield from _burst(cluster, witness, "kai-scheduler", sizes.burst, WITHOUT)
+        replica.component.kill()
+        clear_work(cluster.plane)
+    replica = cluster.controller(**settings)
     try:
-        if "burst" in parts:
-            before_s = _cpu_s(replica)
+        if "burst" in parts or "reclaim" in parts:
+            before_s, server_s = _cpu_s(replica), _server_s(cluster)
             yield from _burst(cluster, witness, "kai-scheduler", sizes.burst)
             used_s = _cpu_s(replica) - before_s
+            yield "CPU of the API server, from first creation to last bind", f"{_server_s(cluster) - server_s:.1f} s"
             yield from _reports(cluster, witness, sizes.burst[1])
+            yield "CPU of the API server, until all is reported", f"{_server_s(cluster) - server_s:.1f} s"
             yield (
-                "kai-scheduler: CPU of the controller and its solver, a pod",
+                "kai-scheduler: CPU of the controller and its solver until the last bind, a pod",
                 f"{used_s / sizes.burst[1] * 1e3:.2f} ms",
             )
+            yield (
+                "memory of the controller and its solver after that",
+                f"{sum(map(resident_mib, _family(replica))):.0f} MiB",
+            )
+            if "reclaim" in parts:
+                yield from _reclaim(cluster, witness)
             clear_work(cluster.plane)
         for size in (GANG_SIZE, SMALL_GANG) if "gangs" in parts else ():
             yield from _gang(cluster, witness, size)
@@ -126,30 +149,58 @@ def _grow(cluster: Cluster, count: int) -> None:
     cluster.wait_nodes(count, LIMIT_S)
 
 
-def _burst(cluster: Cluster, witness: Witness, scheduler: str, size: tuple[int, int]) -> Iterator[Row]:
-    prefix, (nodes, pods) = f"{scheduler}-", size
+def _burst(cluster: Cluster, witness: Witness, scheduler: str, size: tuple[int, int], name: str = "") -> Iterator[Row]:
+    name = name or scheduler
+    prefix, (nodes, pods) = f"{name}-", size
     bodies = [pod(f"{prefix}{index}", "research", 1, scheduler=scheduler) for index in range(pods)]
     began_s = time.monotonic()
     created_s = create(cluster.plane, SPACE, bodies)
     wait_for("all are bound", lambda: _bound(witness, prefix) >= pods, LIMIT_S, 0.05)
     ends_s = [when_s for name, when_s in witness.bound_s.items() if name.startswith(prefix)]
-    yield f"{scheduler}: {pods} one-GPU pods on {nodes} nodes, created within", f"{created_s - began_s:.1f} s"
-    yield f"{scheduler}: bound at the last creation", str(sum(when_s <= created_s for when_s in ends_s))
-    yield f"{scheduler}: all bound after the last creation", f"{max(ends_s) - created_s:.1f} s"
+    yield f"{name}: {pods} one-GPU pods on {nodes} nodes, created within", f"{created_s - began_s:.1f} s"
+    yield f"{name}: bound at the last creation", str(sum(when_s <= created_s for when_s in ends_s))
+    yield f"{name}: all bound after the last creation", f"{max(ends_s) - created_s:.1f} s"
+    yield f"{name}: from the first creation to the last bind", f"{max(ends_s) - began_s:.1f} s"
 
 
 def _reports(cluster: Cluster, witness: Witness, pods: int) -> Iterator[Row]:
-    """When each pod has the event of its binding, and its PodGroup."""
+    """When each pod has the event of its binding, its PodGroup, and the sums in the status of that."""
     bound_s = max(when_s for name, when_s in witness.bound_s.items() if name.startswith("kai-scheduler-"))
-    for what, resource in (("events", EVENTS), ("PodGroups", POD_GROUPS)):
-        wait_for(f"{what} are there", lambda kind=resource: _about(cluster, kind) >= pods, LIMIT_S, 0.5)  # type: ignore[misc]
+    for what, resource, is_written in (
+        ("events", EVENTS, _is_of_burst),
+        ("PodGroups", POD_GROUPS, lambda _: True),
+        ("statuses of PodGroups", POD_GROUPS, lambda item: "resourcesStatus" in item.get("status", {})),
+    ):
+        wait_for(f"{what} are there", lambda: _written(cluster, resource, is_written) >= pods, LIMIT_S, 1.0)  # noqa: B023
         yield f"kai-scheduler: {pods} {what} after the last bind", f"{time.monotonic() - bound_s:.1f} s"
 
 
-def _about(cluster: Cluster, resource: Resource) -> int:
-    """PodGroups of the burst; of events, pods that are told to be scheduled."""
-    found = cluster.plane.api.page(resource, limit=100_000).items
-    return sum(resource == POD_GROUPS or item.get("reason") == "Scheduled" for item in found)
+def _is_of_burst(event: Object) -> bool:
+    """Whether it tells that a pod of the burst is scheduled."""
+    return event.get("reason") == "Scheduled" and event["involvedObject"]["name"].startswith("kai-scheduler-")
+
+
+def _written(cluster: Cluster, resource: Resource, is_written: Callable[[Object], bool]) -> int:
+    return sum(map(is_written, cluster.plane.api.page(resource, namespace=SPACE, limit=100_000).items))
+
+
+def _reclaim(cluster: Cluster, witness: Witness) -> Iterator[Row]:
+    """All GPUs are held by work of one queue over its quota; gangs of another queue within its quota come."""
+    began_s, prefix = time.monotonic(), "reclaimer"
+    for index in range(RECLAIMERS):
+        cluster.job(f"{prefix}-{index}", "product", RECLAIMER_SIZE, gpus=GPUS)
+    pods = RECLAIMERS * RECLAIMER_SIZE
+    wait_for("all are bound", lambda: _bound(witness, prefix) >= pods, LIMIT_S, 0.05)
+    last_s = max(when_s for name, when_s in witness.bound_s.items() if name.startswith(prefix))
+    what = f"{RECLAIMERS} gangs of {RECLAIMER_SIZE} x {GPUS} GPUs by reclaim, from creation to the last bind"
+    yield what, f"{last_s - began_s:.1f} s, {len(witness.evicted)} pods evicted"
+
+
+def _server_s(cluster: Cluster) -> float:
+    """Seconds of CPU of the API server."""
+    process = cluster.plane.apiserver.process
+    assert process is not None
+    return cpu_s(process.pid)
 
 
 def _bound(witness: Witness, prefix: str) -> int:

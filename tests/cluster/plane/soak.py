@@ -9,6 +9,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from statistics import fmean, linear_regression
 
 from kai_solver.cluster.api import ApiError
 from kai_solver.cluster.resources import NODES, PODS, QUEUES
@@ -25,6 +26,9 @@ MOST_GANGS = 24
 BETWEEN_S = (2.0, 5.0)
 """Quiet seconds between two faults."""
 
+SETTLES_S = 600.0
+"""After so long all that a replica remembers for a while has come to its full size."""
+
 LEADERSHIP = {"live": "15s", "renew": "10s", "retry": "2s"}
 """As installed: a server that restarts costs nobody the lead."""
 
@@ -37,7 +41,11 @@ class Soak:
     seconds: float
     draw: random.Random
     work: Workload = field(init=False)
-    memory: dict[int, list[float]] = field(default_factory=lambda: defaultdict(list))
+    memory: dict[int, list[tuple[float, float]]] = field(default_factory=lambda: defaultdict(list))
+    """Of each replica: seconds since the begin, and MiB of its process then."""
+    solvers: dict[int, list[tuple[float, float]]] = field(default_factory=lambda: defaultdict(list))
+    """The same of its solver's process, which one of the faults kills."""
+    began_s: float = field(default_factory=time.monotonic)
     faults: list[str] = field(default_factory=list)
     over: threading.Event = field(default_factory=threading.Event)
 
@@ -70,11 +78,35 @@ class Soak:
     def growth(self) -> list[tuple[float, float]]:
         """MiB of each replica that lived for nearly half of the time: in the second quarter of its life, and last."""
         found = []
-        for samples in self.memory.values():
-            if len(samples) >= 0.4 * self.seconds:
-                quarter = len(samples) // 4
-                found.append((_mean(samples[quarter : 2 * quarter]), _mean(samples[-quarter:])))
+        for samples in self._lasting():
+            quarter, sizes = len(samples) // 4, [mib for _, mib in samples]
+            found.append((fmean(sizes[quarter : 2 * quarter]), fmean(sizes[-quarter:])))
         return found
+
+    def slopes(self) -> list[float]:
+        """MiB a minute by which the replicas grew once they had settled: of the line with the least squares.
+
+        Only of those that lived for at least as long again after that.
+        """
+        found = []
+        for samples in self._lasting():
+            since_s = samples[0][0] + SETTLES_S
+            settled = [(at_s / 60.0, mib) for at_s, mib in samples if at_s >= since_s]
+            if settled and 60.0 * (settled[-1][0] - settled[0][0]) >= SETTLES_S:
+                found.append(linear_regression(*zip(*settled, strict=True)).slope)
+        return found
+
+    def by_minute(self) -> Iterator[str]:
+        """Means of every fifth minute, of each replica that lasted and of its solver."""
+        for pid, samples in self.memory.items():
+            for name, one in (("replica", samples), ("its solver", self.solvers[pid])):
+                means: dict[int, list[float]] = defaultdict(list)
+                for at_s, mib in one:
+                    means[int(at_s // 300) * 5].append(mib)
+                yield f"{name} {pid}: " + ", ".join(f"{at} min {fmean(found):.1f}" for at, found in means.items())
+
+    def _lasting(self) -> list[list[tuple[float, float]]]:
+        return [samples for samples in self.memory.values() if samples[-1][0] - samples[0][0] >= 0.4 * self.seconds]
 
     def _shuffled(self) -> list[Callable[[], None]]:
         found = self._every
@@ -200,10 +232,13 @@ class Soak:
         time.sleep(0.3)
 
     def _measure(self) -> None:
+        at_s = time.monotonic() - self.began_s
         for replica in self._alive():
             process = replica.component.process
             if process is not None:
-                self.memory[process.pid].append(resident_mib(process.pid))
+                self.memory[process.pid].append((at_s, resident_mib(process.pid)))
+                solver = sum(map(resident_mib, replica.component.children("search/worker.py")))
+                self.solvers[process.pid].append((at_s, solver))
         self.over.wait(1.0)
 
     def _alive(self) -> list[Replica]:
@@ -240,7 +275,3 @@ def _again(act: Callable[[], None], over: threading.Event) -> None:
             if not (error.is_passing or error.is_conflict):
                 raise
             over.wait(0.3)  # the server is away, or did what we did not hear of
-
-
-def _mean(samples: list[float]) -> float:
-    return sum(samples) / len(samples)

@@ -9,7 +9,9 @@ from dataclasses import dataclass, field
 import pytest
 
 from kai_solver.cluster.api import ApiError
-from tests.cluster.plane.cluster import CRDS, Cluster, checker_of
+from kai_solver.cluster.resources import POD_GROUPS, PODS
+from tests.cluster.plane.checker import GANG
+from tests.cluster.plane.cluster import ALL, CRDS, SPACE, Cluster, checker_of
 from tests.cluster.plane.kinds import LATE, QUEUE, THIRD_PARTY, Maker
 from tests.cluster.plane.plane import Plane, wait_for
 from tests.cluster.plane.workloads import ALONE, TOGETHER
@@ -63,8 +65,24 @@ def _make(kinds: Kinds) -> None:
     for name, (_, count) in ALONE.items():  # made last: who was made before them was decided about when they are bound
         wait_for(f"{name}: {count} pods are bound", lambda n=name, c=count: kinds.makers[n].bound() == c, LIMIT_S)  # type: ignore[misc]
     kinds.early = {name: kinds.makers[name].bound() for name in TOGETHER}
+    wait_for("pods that wait name their PodGroup", lambda: not _unnamed(kinds), LIMIT_S)
     for step in rest:
         step()
+
+
+def _unnamed(kinds: Kinds) -> list[str]:
+    """Pods of gangs that do not name a PodGroup that is there, or not their subgroup where that has some."""
+    api, found = kinds.cluster.plane.api, []
+    groups = {one["metadata"]["name"]: one["spec"] for one in api.page(POD_GROUPS, namespace=SPACE, limit=ALL).items}
+    gangs = {kinds.makers[name].name for name in TOGETHER}
+    for one in api.page(PODS, namespace=SPACE, limit=ALL).items:
+        labels = one["metadata"].get("labels") or {}
+        group = groups.get((one["metadata"].get("annotations") or {}).get("pod-group-name", ""), {})
+        parts = [part["name"] for part in group.get("subGroups") or ()]
+        is_named = bool(group) and (not parts or labels.get("kai.scheduler/subgroup-name") in parts)
+        if labels.get(GANG) in gangs and not is_named:
+            found.append(one["metadata"]["name"])
+    return found
 
 
 def _uninstall(plane: Plane) -> None:
@@ -80,6 +98,12 @@ def _uninstall(plane: Plane) -> None:
 def test_a_gang_is_bound_when_it_is_whole_and_not_before(kinds: Kinds, name: str) -> None:
     assert kinds.early[name] == 0
     wait_for(f"{name} is bound", lambda: kinds.makers[name].bound() == 2, LIMIT_S)
+
+
+def test_every_pod_of_a_gang_names_its_pod_group_and_subgroup_with_the_rights_of_the_chart(kinds: Kinds) -> None:
+    for name in TOGETHER:
+        wait_for(f"{name} is bound", lambda n=name: kinds.makers[n].bound() == 2, LIMIT_S)  # type: ignore[misc]
+    wait_for("all name their PodGroup", lambda: not _unnamed(kinds), LIMIT_S)
 
 
 @pytest.mark.parametrize("name", ALONE)
