@@ -58,9 +58,7 @@ Only = Annotated[
     typer.Option("--only", metavar="LIST", help="Entries of the set to measure, like loaded-500,loaded-1000."),
 ]
 Check = Annotated[bool, typer.Option("--check", help="Exit with 1 if a limit of the set is not kept.")]
-Save = Annotated[
-    Path | None, typer.Option("--save", metavar="FOLDER", help="Store the runs here, as docs/studies.md shows them.")
-]
+Save = Annotated[Path | None, typer.Option("--save", metavar="FOLDER", help="Store the runs, as in docs/studies.md.")]
 Compare = Annotated[
     Path | None,
     typer.Option("--compare", metavar="FOLDER", help="Print what got worse and better since these stored runs."),
@@ -176,7 +174,7 @@ def bench(
     if record is not None:
         record_in(record, done, sets[0], beside(names, floor), floor or GREEDY)
     peers = _peers_verdict(done.runs) if check_peers else Exit.FINE
-    failed = _tell_failed(done, save or FAILURES) if stored is None else Exit.FINE
+    failed = _tell_failed(done, save) if stored is None else Exit.FINE
     return Exit.FINDINGS if check and not kept else max(peers, failed)
 
 
@@ -203,20 +201,14 @@ def _measure(jobs: "Sequence[Job]", clock: ClockName, quiet: bool, save: Path | 
     return runs
 
 
-def _tell_failed(done: "StoredRuns", folder: Path) -> Exit:
-    """Name runs that failed, each with the command that does it again; keep what that needs."""
+def _tell_failed(done: "StoredRuns", save: Path | None) -> Exit:
+    """Name runs that failed. What repeats them is kept, in `FAILURES` if runs are not stored."""
+    from kai_solver.cli.failed import tell_failed
     from kai_solver.lab.bench import save_runs
-    from kai_solver.lab.runs import replay_of
 
-    if not done.failed:
-        return Exit.FINE
-    if folder == FAILURES:
-        save_runs(done, folder)
-    for record in (run.record for run in done.failed):
-        complain(f"{record.instance} with {record.model}, seed {record.seed}: {record.status}: {record.error}")
-        if command := replay_of(folder, record.run):
-            complain(f"to repeat it: {command}")
-    return Exit.FINDINGS
+    if done.failed and save is None:
+        save_runs(done, FAILURES)
+    return tell_failed((run.outcome for run in done.failed), save or FAILURES)
 
 
 def _set_jobs(sets: "list[BenchSet]", names: list[str], floor: str | None, only: str | None) -> "list[Job]":

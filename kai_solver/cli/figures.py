@@ -1,6 +1,7 @@
 """Figures that a command draws of its own tables, without being asked: what it needs, where they go."""
 
 import importlib.util
+from contextlib import suppress
 from pathlib import Path
 from typing import Annotated
 
@@ -30,7 +31,14 @@ def prepare_figures(output: Path, *, wanted: bool) -> Path | None:
     """
     from kai_solver.instances_io.output import make_folder
 
+    for svg in (output / FOLDER).glob("*.svg"):  # of an earlier call: they show other tables
+        drawn = [svg.with_suffix(ending) for ending in (".svg", ".png", ".csv")]
+        if all(path.is_file() for path in drawn):
+            for path in drawn:
+                path.unlink()
     if not wanted:
+        with suppress(OSError):  # it is not there, or has files of others
+            (output / FOLDER).rmdir()
         return None
     missing = [name for name in PACKAGES if importlib.util.find_spec(name) is None]
     if missing:

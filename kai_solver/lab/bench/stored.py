@@ -70,6 +70,7 @@ def save(stored: Stored, folder: Path) -> bool:
     InputError
         The folder cannot be written, or has something else.
     """
+    folder.parent.mkdir(parents=True, exist_ok=True)
     check_folder(folder)
     return write_runs(folder, [run.outcome for run in (*stored.runs, *stored.failed)])
 

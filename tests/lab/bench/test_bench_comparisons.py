@@ -184,6 +184,8 @@ def test_a_tiny_instance_is_measured_in_a_process_of_its_own(tmp_path: Path) -> 
 class _Deadly(tuple[int, ...]):
     """Seeds that kill the process which they are sent to."""
 
+    __slots__ = ()
+
     def __reduce__(self) -> tuple[Any, ...]:
         return os._exit, (9,)
 

@@ -76,7 +76,7 @@ def test_an_experiment(tmp_path: Path) -> None:
         for policy, level in (("fgd", 95.0), ("bestfit", 90.0))
         for seed in (42, 44)
     ]
-    write_tables(runs, tmp_path / "openb")
+    write_tables(runs, tmp_path / "openb", tmp_path)
     report = build_report([tmp_path / "openb"])
     [section] = report.sections
     assert "fgd 82.00%, bestfit 77.00% (means over 2 seeds)" in section.verdicts[0]
