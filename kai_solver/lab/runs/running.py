@@ -134,7 +134,7 @@ def decide_once(task: Task, loaded: Loaded, hear: Hear = lambda _: None) -> tupl
 
 
 def engine_for(task: Task, model: SolverModel) -> Engine:
-    """An engine on the task's clock, of which `decide` can say who found what."""
+    """An engine on the task's clock, of which `decide` can say which subsolver found what."""
     clock = CpuClock() if task.clock == "cpu" else time.monotonic
     child = SolverChild(memory_mib=model.search.memory_mib, clock=clock, reads_log=True)
     return Engine(model, clock=clock, child=child)
