@@ -1,6 +1,5 @@
 """Figures that a command draws of its own tables, without being asked: what it needs, where they go."""
 
-import importlib.util
 from contextlib import suppress
 from pathlib import Path
 from typing import Annotated
@@ -8,6 +7,7 @@ from typing import Annotated
 import typer
 
 from kai_solver.cli.exits import complain
+from kai_solver.errors.extras import has_package
 
 FOLDER = "figures"
 """In the folder of the tables."""
@@ -40,7 +40,7 @@ def prepare_figures(output: Path, *, wanted: bool) -> Path | None:
         with suppress(OSError):  # it is not there, or has files of others
             (output / FOLDER).rmdir()
         return None
-    missing = [name for name in PACKAGES if importlib.util.find_spec(name) is None]
+    missing = [name for name in PACKAGES if not has_package(name)]
     if missing:
         need = " and ".join(missing)
         complain(f"no figures: they need {need} (pip install 'kai-solver[experiments]'); the tables are complete")

@@ -1,12 +1,11 @@
 """The tables of a study, as polars' data frames, and as Parquet and CSV."""
 
-import importlib.util
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from kai_solver.errors import InputError
+from kai_solver.errors.extras import check_package
 from kai_solver.lab.runs.record import Improvement, RunRecord, StageResult
 
 if TYPE_CHECKING:
@@ -53,9 +52,7 @@ def check_polars() -> None:
     InputError
         It is not installed.
     """
-    if importlib.util.find_spec("polars") is None:
-        cure = "Install it: pip install 'kai-solver[experiments]'"
-        raise InputError("tables need polars, which is not installed", cure=cure)
+    check_package("polars", "tables need")
 
 
 def frames_of(records: Sequence[RunRecord], improvements: Mapping[str, Sequence[Improvement]]) -> Frames:

@@ -1,6 +1,5 @@
 """Runs in a folder: a line each in ``runs.jsonl``, tables that are made of it, and what replays those that failed."""
 
-import importlib.util
 import shlex
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
@@ -11,6 +10,7 @@ from pathlib import Path
 import orjson
 
 from kai_solver.errors import InputError
+from kai_solver.errors.extras import has_package
 from kai_solver.lab.runs.frames import TABLES, frames_of, write_frames
 from kai_solver.lab.runs.record import Improvement, RunRecord, record_of
 from kai_solver.lab.runs.scoring import with_integrals
@@ -72,7 +72,7 @@ def write_runs(folder: Path, outcomes: Sequence[Outcome]) -> bool:
     InputError
         The folder cannot be written.
     """
-    has_polars = importlib.util.find_spec("polars") is not None
+    has_polars = has_package("polars")
     with written(folder):
         folder.mkdir(parents=True, exist_ok=True)
         for old in _kept_failures(folder):

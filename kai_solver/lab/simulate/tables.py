@@ -5,13 +5,13 @@ when something changed: each holds until the next one of the same queue or node.
 """
 
 import csv
-import importlib.util
 from collections.abc import Iterator, Sequence
 from dataclasses import astuple, dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from kai_solver.errors import InputError
+from kai_solver.errors.extras import check_package, has_package
 from kai_solver.lab.simulate.jobs import LiveJob
 from kai_solver.lab.simulate.records import CycleRow, NodeRow, QueueRow, SolveTime
 from kai_solver.lab.simulate.replay import Result
@@ -63,7 +63,7 @@ TABLES: dict[str, type[Any]] = {
 
 def has_parquet() -> bool:
     """Whether polars is installed (``pip install kai-solver[experiments]``)."""
-    return importlib.util.find_spec("polars") is not None
+    return has_package("polars")
 
 
 def write_tables(results: Sequence[Result], folder: Path, *, parquet: bool = False) -> list[Path]:
@@ -166,9 +166,7 @@ def polars_schema(table: str) -> "dict[str, type[pl.DataType]]":
     InputError
         polars is not installed.
     """
-    if not has_parquet():
-        cure = "Install it: pip install 'kai-solver[experiments]'"
-        raise InputError("data frames need polars, which is not installed", cure=cure)
+    check_package("polars", "data frames need")
     import polars as pl
 
     by_annotation: dict[Any, type[pl.DataType]] = {str: pl.String, int: pl.Int64, bool: pl.Boolean}
