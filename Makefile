@@ -106,7 +106,7 @@ bench: kernels ## Measure models on instances/bench against greedy and against w
 	$(BIN)/kai-solver bench instances/bench $(BENCH_ARGS)
 
 bench-scale: kernels ## Measure the set at scale (about 6 minutes, on a quiet machine) and write it into set, docs and plot
-	$(BIN)/kai-solver bench $(SETS)/scale.yaml --save instances/bench/runs/scale.json \
+	$(BIN)/kai-solver bench $(SETS)/scale.yaml --save instances/bench/runs/scale \
 	  --plot docs/images/scale.svg --record docs/benchmarks.md
 
 bench-links: $(STAMP) ## Measure what links between GPUs cost a cycle (about 5 minutes) and write it into set and docs

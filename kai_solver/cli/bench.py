@@ -14,8 +14,11 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from kai_solver.lab.bench import BenchSet, Job, Run
+    from kai_solver.lab.bench import Stored as StoredRuns
 
 GREEDY = "greedy-only"
+FAILURES = Path("out/bench")
+"""Where runs are kept without `--save`, if one of them failed."""
 
 
 class ClockName(Enum):
@@ -55,14 +58,14 @@ Only = Annotated[
     typer.Option("--only", metavar="LIST", help="Entries of the set to measure, like loaded-500,loaded-1000."),
 ]
 Check = Annotated[bool, typer.Option("--check", help="Exit with 1 if a limit of the set is not kept.")]
-Save = Annotated[Path | None, typer.Option("--save", metavar="FILE", help="Store the run in this JSON file.")]
+Save = Annotated[Path | None, typer.Option("--save", metavar="FOLDER", help="Store the runs, as in docs/studies.md.")]
 Compare = Annotated[
     Path | None,
-    typer.Option("--compare", metavar="FILE", help="Print what got worse and better since this stored run."),
+    typer.Option("--compare", metavar="FOLDER", help="Print what got worse and better since these stored runs."),
 ]
 Stored = Annotated[
     Path | None,
-    typer.Option("--from", metavar="FILE", help="Print this stored run, and measure nothing."),
+    typer.Option("--from", metavar="FOLDER", help="Print these stored runs, and measure nothing."),
 ]
 Plot = Annotated[
     Path | None, typer.Option("--plot", metavar="FILE", help="Draw the set's times over nodes, .svg or .png.")
@@ -75,7 +78,7 @@ Course = Annotated[
 ]
 Beside = Annotated[
     list[Path] | None,
-    typer.Option("--beside", metavar="FILE", help="Stored runs that --course draws too, each by the name of its file."),
+    typer.Option("--beside", metavar="FOLDER", help="Stored runs that --course draws too, by the name of the folder."),
 ]
 Table = Annotated[bool, typer.Option("--table", help="Print limits, and what CP-SAT adds to greedy, as Markdown.")]
 Record = Annotated[
@@ -129,20 +132,22 @@ def bench(
     Every (instance, model, budget) runs in a separate process with a warm engine: one unmeasured cycle, then one for
     each seed. Figures are medians. A benchmark set defines what is measured, with which budgets and which limits. If
     <name>.kai-*.json is beside an instance, KAI is better if it places more gangs, or evicts less for the same gangs.
+    If a run fails, the others go on. Its error, a bundle and the command that repeats it are kept, and the exit code
+    is 1.
 
     \b
     Examples:
       kai-solver bench instances/bench --models default,fast --seeds 1..5 --budget 2s
       kai-solver bench instances/bench --check-peers --csv > bench.csv
-      kai-solver bench instances/bench/sets/scale.yaml --save run.json --plot scale.svg
-      kai-solver bench instances/bench/sets/course.yaml --course course.svg --beside earlier.json
-      kai-solver bench instances/bench/sets/scale.yaml --compare instances/bench/runs/scale.json
-      kai-solver bench instances/bench/sets/scale.yaml --from run.json --table --record docs/benchmarks.md
+      kai-solver bench instances/bench/sets/scale.yaml --save out/scale --plot scale.svg
+      kai-solver bench instances/bench/sets/course.yaml --course course.svg --beside out/earlier
+      kai-solver bench instances/bench/sets/scale.yaml --compare instances/bench/runs/scale
+      kai-solver bench instances/bench/sets/scale.yaml --from out/scale --table --record docs/benchmarks.md
       kai-solver bench instances/bench/sets/scale.yaml --generate loaded-1000 --seeds 7 --output loaded.json.zst
     """
     from kai_solver.cli.bench_sets import after, beside, check_record, draw_course, record_in, report
     from kai_solver.instances_io.output import check_place
-    from kai_solver.lab.bench import is_set, of_today, read_set, read_stored
+    from kai_solver.lab.bench import check_folder, is_set, read_set, read_stored, stored_of
 
     names = [name.strip() for name in models.split(",")] if models else []
     sets = [read_set(path) for path in paths if is_set(path)]
@@ -150,39 +155,60 @@ def bench(
         return _write_generated(sets, generate, seeds, output)
     if record is not None:
         check_record(record, sets, only)
-    for place in (save, plot, course):
+    for place in (plot, course):
         if place is not None:
             check_place(place)
+    if save is not None:
+        check_folder(save)
     before = read_stored(compare) if compare is not None else None
     floor = against or (GREEDY if table or record or len(sets) < len(paths) else None)
     if stored is None:
         jobs = _set_jobs(sets, names, floor, only)
         jobs += _file_jobs([path for path in paths if not is_set(path)], names, floor or GREEDY, seeds, budget, cold)
-    done = read_stored(stored) if stored else of_today(_measure(jobs, clock, quiet))
+    done = read_stored(stored) if stored else stored_of(_measure(jobs, clock, quiet, save))
     report(done.runs, sets, names, floor, as_csv=as_csv, as_json=as_json, as_table=table)
     if course is not None:
-        earlier = {path.stem: read_stored(path) for path in beside_runs or ()}
+        earlier = {path.name: read_stored(path) for path in beside_runs or ()}
         draw_course(course, sets, done, earlier, (names or ["default"])[0])
     kept = after(done, sets, save=save, before=before, plot=plot, aside=as_csv or as_json or table)
     if record is not None:
         record_in(record, done, sets[0], beside(names, floor), floor or GREEDY)
     peers = _peers_verdict(done.runs) if check_peers else Exit.FINE
-    return Exit.FINDINGS if check and not kept else peers
+    failed = _tell_failed(done, save) if stored is None else Exit.FINE
+    return Exit.FINDINGS if check and not kept else max(peers, failed)
 
 
-def _measure(jobs: "Sequence[Job]", clock: ClockName, quiet: bool) -> "list[Run]":
-    from kai_solver.lab.bench import measure
+def _measure(jobs: "Sequence[Job]", clock: ClockName, quiet: bool, save: Path | None) -> "list[Run]":
+    """All runs. Where it is interrupted or an instance cannot be read, those that ended are kept beside ``save``."""
+    from kai_solver.lab.bench import measure, save_runs, stored_of
     from kai_solver.modelfiles import load_model
 
     for name in dict.fromkeys(job.model for job in jobs):
         load_model(name)  # A wrong name is an error before anything is measured.
     runs: list[Run] = []
-    for number, job in enumerate(jobs, 1):
-        if not quiet:
-            budget = "" if job.budget_s is None else f", {job.budget_s:g} s"
-            typer.echo(f"[{number}/{len(jobs)}] {job.name or job.instance.name} with {job.model}{budget}", err=True)
-        runs += measure(replace(job, clock=clock.value))
+    try:
+        for number, job in enumerate(jobs, 1):
+            if not quiet:
+                budget = "" if job.budget_s is None else f", {job.budget_s:g} s"
+                typer.echo(f"[{number}/{len(jobs)}] {job.source.name} with {job.model}{budget}", err=True)
+            runs += measure(replace(job, clock=clock.value))
+    except BaseException:
+        if runs and save is not None:
+            kept = save.with_name(f"{save.name}-interrupted")
+            save_runs(stored_of(runs), kept)
+            complain(f"{len(runs)} runs that ended are in {kept}")
+        raise
     return runs
+
+
+def _tell_failed(done: "StoredRuns", save: Path | None) -> Exit:
+    """Name runs that failed. What repeats them is kept, in `FAILURES` if runs are not stored."""
+    from kai_solver.cli.failed import tell_failed
+    from kai_solver.lab.bench import save_runs
+
+    if done.failed and save is None:
+        save_runs(done, FAILURES)
+    return tell_failed((run.outcome for run in done.failed), save or FAILURES)
 
 
 def _set_jobs(sets: "list[BenchSet]", names: list[str], floor: str | None, only: str | None) -> "list[Job]":
@@ -192,20 +218,27 @@ def _set_jobs(sets: "list[BenchSet]", names: list[str], floor: str | None, only:
     for bench_set in sets[:1]:
         for name in sorted(chosen):
             bench_set.entry(name, "--only")
-    return [job for s in sets for job in jobs_of(s, names, floor) if not chosen or job.name in chosen]
+    return [job for s in sets for job in jobs_of(s, names, floor) if not chosen or job.source.name in chosen]
 
 
 def _file_jobs(
     paths: list[Path], names: list[str], floor: str, seeds: str, budget: str | None, cold: bool
 ) -> "list[Job]":
     from kai_solver.cli.inputs import parse_budget_s
-    from kai_solver.lab.bench import Job, find_instances
+    from kai_solver.errors import InputError
+    from kai_solver.lab.bench import Job
+    from kai_solver.lab.runs import ScenarioFile
+    from kai_solver.library.sources import sources_of
 
     budget_s = parse_budget_s(budget) if budget is not None else None
     models = dict.fromkeys([floor, *(names or ["default"])])
-    return [
-        Job(path, model, parse_seeds(seeds), budget_s, cold=cold) for path in find_instances(paths) for model in models
-    ]
+    numbers, jobs = parse_seeds(seeds), []
+    for source in sources_of(paths):
+        if isinstance(source, ScenarioFile):
+            cure = "Replay it: kai-solver simulate FILE. Or compare models on it: kai-solver compare --study FOLDER"
+            raise InputError("is a scenario and not an instance", file=str(source.path), cure=cure)
+        jobs += [Job(source, model, numbers, budget_s, cold=cold) for model in models]
+    return jobs
 
 
 def _write_generated(sets: "list[BenchSet]", name: str, seeds: str, output: Path | None) -> Exit:
@@ -233,7 +266,11 @@ def _write_generated(sets: "list[BenchSet]", name: str, seeds: str, output: Path
 
 
 def _peers_verdict(runs: "Sequence[Run]") -> Exit:
-    worse = [f"{run.instance} with {run.model}, seed {run.seed}: {text}" for run in runs for text in run.worse_than]
+    worse = [
+        f"{run.record.instance} with {run.record.model}, seed {run.record.seed}: {text}"
+        for run in runs
+        for text in run.worse_than
+    ]
     for text in worse:
         complain(text)
     return Exit.FINDINGS if worse else Exit.FINE

@@ -14,10 +14,8 @@ from kai_solver.lab.bench import Row, Run, paired, rows_of, short_name
 
 COLUMNS = ("instance", "model", "decide", "ratio", "cold", "memory", "placed", "evicted", "moved", "pending", "proven")
 REST = ("source", "stages over 0 (value/bound)", "gap", "against")
-CSV_FIELDS = (
-    "instance", "model", "seed", "load_s", "decide_s", "cold_s", "memory_mib", "placed", "partly", "evicted", "moved",
-    "pending", "proven", "source", "stages", "worse_than",
-)  # fmt: skip
+APART = ("stages", "measures", "error", "versions")
+"""Members of a row that a CSV line does not have as they are."""
 
 
 def print_table(runs: Sequence[Run], reference: str) -> None:
@@ -53,7 +51,9 @@ def _cells(row: Row) -> tuple[str, ...]:
         f"{row.proven:.0%}" if row.proven is not None else "",
         row.source,
         ", ".join(
-            f"{stage.name} {stage.value:g}/{stage.bound:g}" for stage in row.stages if stage.value or stage.bound
+            f"{stage.name} {stage.value or 0:g}/{stage.bound or 0:g}"
+            for stage in row.stages
+            if stage.value or stage.bound
         ),
         f"{row.gap:.1%}" if row.gap is not None else "",
         row.against,
@@ -62,13 +62,14 @@ def _cells(row: Row) -> tuple[str, ...]:
 
 def _print_peers(console: Console, runs: Sequence[Run]) -> None:
     """Recorded outcomes of other schedulers, one line each, with a remark where they are better than a run of ours."""
-    peers = {(run.instance, peer.name): peer for run in runs for peer in run.peers}
+    peers = {(run.record.instance, peer.name): peer for run in runs for peer in run.peers}
     if not peers:
         return
     heading(console, "Recorded peers", "their own timing, on their machine")
     rows = []
     for (instance, name), peer in peers.items():
-        remarks = {text for run in runs if run.instance == instance for text in run.worse_than if text.startswith(name)}
+        of = [run for run in runs if run.record.instance == instance]
+        remarks = {text for run in of for text in run.worse_than if text.startswith(name)}
         reached = peer.reached
         counts = (f"{len(reached.full):,}", f"{reached.evicted:,}", f"{reached.moved:,}")
         rows.append((short_name(instance), name, f"{peer.cycle_ms:,.0f} ms", *counts, "; ".join(sorted(remarks))))
@@ -89,17 +90,21 @@ def print_json(runs: Sequence[Run], reference: str) -> None:
 
 
 def print_csv(runs: Sequence[Run]) -> None:
-    """One line a run."""
-    writer = csv.DictWriter(sys.stdout, CSV_FIELDS, extrasaction="ignore", lineterminator="\n")
-    writer.writeheader()
+    """One line a run: its row, the measures that its command takes, its stages, and what peers do better."""
+    rows = []
     for run in runs:
-        stages = ";".join(f"{stage.name}={stage.value:g}/{stage.bound:g}" for stage in run.stages)
-        writer.writerow(_run_document(run) | {"stages": stages, "worse_than": "; ".join(run.worse_than)})
+        record = asdict(run.record)
+        stages = ";".join(f"{stage.name}={stage.value or 0:g}/{stage.bound or 0:g}" for stage in run.record.stages)
+        row = {name: value for name, value in record.items() if name not in APART}
+        rows.append(row | dict(run.record.measures) | {"stages": stages, "worse_than": "; ".join(run.worse_than)})
+    names = list(dict.fromkeys(name for row in rows for name in row))
+    writer = csv.DictWriter(sys.stdout, names, lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(rows)
 
 
 def _run_document(run: Run) -> dict[str, Any]:
-    document = asdict(run)
-    document["peers"] = [
+    peers = [
         {
             "name": peer.name,
             "placed": len(peer.reached.full),
@@ -110,4 +115,4 @@ def _run_document(run: Run) -> dict[str, Any]:
         }
         for peer in run.peers
     ]
-    return document
+    return asdict(run.record) | {"peers": peers, "worse_than": run.worse_than}

@@ -95,8 +95,8 @@ def after(
     """
     console = open_console(sys.stderr if aside else None)
     runs = done.runs
-    if save is not None:
-        save_runs(done, save)
+    if save is not None and not save_runs(done, save):
+        line(console, f"No tables in {save}: they need polars (pip install 'kai-solver[experiments]')")
     found = [verdict for s in sets for verdict in verdicts(s, runs)]
     if sets:
         _print_verdicts(console, found)
@@ -178,15 +178,14 @@ def print_phases(runs: Sequence[Run]) -> None:
         console,
         "Phases",
         "milliseconds; presolve, first, best, proof: sums over the solver's questions, from asking each; "
-        f"cold: the engine's first cycle; {runs[0].clock if runs else 'wall'} clock",
+        f"cold: the engine's first cycle; {runs[0].record.clock if runs else 'wall'} clock",
     )
     rows = []
     for key, group in grouped(runs).items():
-        timing = [run.timing_s for run in group]
-        phases = [_ms(median(t.get(phase, 0.0) for t in timing)) for phase in PHASES]
+        phases = [_ms(median(run.phase_s(phase) or 0.0 for run in group)) for phase in PHASES]
         name = short_name(key.instance) + (f" seed {key.draw}" if key.draw != 1 else "")
-        head = (name, key.model, f"{key.budget_s:g} s", _ms(group[0].load_s))
-        cpu_s = median(run.cpu_s for run in group)
+        head = (name, key.model, f"{key.budget_s:g} s", _ms(group[0].record.read_s))
+        cpu_s = median(run.record.cpu_s for run in group)
         tail = (_ms(figure_of("cold", group)), _ms(figure_of("decide", group)), _ms(cpu_s), _mib(group))
         rows.append((*head, *phases, *tail))
     console.print(table(COLUMNS, rows, right=COLUMNS[2:]))
@@ -197,7 +196,7 @@ def _ms(seconds: float | None) -> str:
 
 
 def _mib(group: Sequence[Run]) -> str:
-    return f"{max(run.memory_mib for run in group):,.0f}"
+    return f"{max(run.record.peak_mib for run in group):,.0f}"
 
 
 def _print_verdicts(console: Console, found: Sequence[Verdict]) -> None:
@@ -224,9 +223,9 @@ def _print_verdicts(console: Console, found: Sequence[Verdict]) -> None:
 def _print_promise(console: Console, runs: Sequence[Run]) -> None:
     broken = late(runs)
     line(console, f"Budgets: {len(runs) - len(broken)} of {len(runs)} cycles ended by 1.2 B + 0.2 s")
-    for run in broken:
-        what = f"{run.instance} with {run.model}, seed {run.seed}"
-        line(console, f"  {what}: {run.decide_s:.2f} s, promised {promised_s(run.budget_s):.2f} s")
+    for record in (run.record for run in broken):
+        what = f"{record.instance} with {record.model}, seed {record.seed}"
+        line(console, f"  {what}: {record.solve_s:.2f} s, promised {promised_s(record.budget_s):.2f} s")
 
 
 def _print_spreads(console: Console, runs: Sequence[Run]) -> None:

@@ -15,7 +15,7 @@ from kai_solver.cli.usage import Command
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from kai_solver.lab.experiments import Run, RunSpec
+    from kai_solver.lab.experiments import FailedRun, Run, RunSpec
 
 experiment = typer.Typer(help="Run experiments against published baselines.", no_args_is_help=True)
 
@@ -71,7 +71,7 @@ def openb(
 
     \b
     Reads  DATA/openb_node_list_gpu_node.csv, openb_pod_list_TRACE.csv, arrivals_TRACE_seedN.txt.gz
-    Writes OUTPUT/summary.csv   a line a run: GPUs allocated (%) at 100% and 130% arrived, failed pods by GPUs
+    Writes OUTPUT/runs.jsonl    a line a run, and the tables of it (docs/studies.md), as CSV and Parquet
            OUTPUT/curves.csv    allocation and fragmentation by percent arrived
            OUTPUT/failed.csv    failed pods by size, at 100% arrived and at the end
            OUTPUT/figures       figures of these tables as SVG and PNG, with their data
@@ -82,30 +82,33 @@ def openb(
       kai-solver experiment openb --data traces/openb --traces default,gpuspec33 --seeds 42..44 --moves 0,0.05 --jobs 2
     """
     from kai_solver.cli.experiment_report import print_runs
+    from kai_solver.cli.failed import tell_failed
     from kai_solver.cli.interrupt import stopping_on_interrupt
+    from kai_solver.lab.experiments import Run, openb_outcome
     from kai_solver.lab.experiments.suite import check_folder, plan_runs, run_suite
     from kai_solver.lab.experiments.tables import write_tables
 
     specs = plan_runs(*_read_lists(traces, seeds, policies, window, moves))
     check_folder(data, specs)
-    runs: list[Run] = []
-    write_tables(runs, output)  # a folder that cannot be written is told before the work
+    every: list[Run | FailedRun] = []
+    write_tables(every, output, data)  # a folder that cannot be written is told before the work
     figures = prepare_figures(output, wanted=not no_plots)
-    tell = (lambda _spec, _part: None) if quiet else _teller(len(specs), runs)
+    tell = (lambda _spec, _part: None) if quiet else _teller(len(specs), every)
     with stopping_on_interrupt() as stop:
         for run in run_suite(data, specs, jobs=jobs, progress=tell, should_stop=stop.is_set):
-            runs.append(run)
-            write_tables(runs, output)
-        stopped = stop.is_set() and len(runs) < len(specs)
-    print_runs(runs, output, as_json=as_json)
+            every.append(run)
+            write_tables(every, output, data)
+        stopped = stop.is_set() and len(every) < len(specs)
+    runs = [run for run in every if isinstance(run, Run)]
+    print_runs(runs, output, data, as_json=as_json)
     if figures is not None and runs:
         draw_figures(output, figures)
         if not as_json:
             typer.echo(f"Figures are in {figures}")
     if stopped:
-        complain(f"interrupted; {len(runs)} of {len(specs)} runs are in {output}")
+        complain(f"interrupted; {len(every)} of {len(specs)} runs are in {output}")
         return Exit.INTERRUPTED
-    return Exit.FINE
+    return tell_failed([openb_outcome(run, data) for run in every if not isinstance(run, Run)], output)
 
 
 def _read_lists(
@@ -171,7 +174,7 @@ def _numbers(text: str, option: str, kind: "type[int | float]", least: float, mo
     return values
 
 
-def _teller(total: int, ended: "Sequence[Run]") -> "Callable[[RunSpec, float], None]":
+def _teller(total: int, ended: "Sequence[Run | FailedRun]") -> "Callable[[RunSpec, float], None]":
     """Tells how far the runs are: in place on a terminal, else a plain line now and then."""
     in_place, began_s, last_s = sys.stderr.isatty(), time.perf_counter(), -_PLAIN_EVERY_S
 

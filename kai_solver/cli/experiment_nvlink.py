@@ -1,5 +1,6 @@
 """``kai-solver experiment nvlink``: links of the GPUs that pods get on a fleet, by policy of choosing them."""
 
+from pathlib import Path
 from statistics import fmean
 from typing import TYPE_CHECKING, Annotated
 
@@ -11,7 +12,6 @@ from kai_solver.cli.options import AsJson, Output, Quiet
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from pathlib import Path
 
     from kai_solver.lab.experiments.fleet import FleetRun, FleetSpec
 
@@ -34,6 +34,10 @@ def nvlink(
     seeds: Annotated[str, typer.Option("--seeds", metavar="SEEDS", help="Seeds: 1, 1,2,5 or 1..10.")] = "1..10",
     policies: Annotated[str, typer.Option("--policies", metavar="LIST", help=f"Of {EVERY}.")] = EVERY,
     output: Output = None,
+    save: Annotated[
+        Path | None,
+        typer.Option("--save", metavar="FOLDER", help="Store the runs, as in docs/studies.md."),
+    ] = None,
     as_json: AsJson = False,
     quiet: Quiet = False,
 ) -> Exit:
@@ -57,12 +61,17 @@ def nvlink(
       kai-solver experiment nvlink --policies lowest,joint --nodes 50 --seeds 1..3 --json
     """
     from kai_solver.cli.interrupt import stopping_on_interrupt
+    from kai_solver.instances_io.output import make_folder
     from kai_solver.lab.experiments.fleet import FleetSpec, run_fleet
     from kai_solver.lab.experiments.pickers import check_policies
+    from kai_solver.lab.experiments.rows import nvlink_outcome
+    from kai_solver.lab.runs import write_runs
     from kai_solver.links import product_named
 
     names, known = read_words(policies, "--policies"), product_named(product)
     check_policies(known.graph, names)
+    if save is not None:
+        make_folder(save)
     specs = [FleetSpec(int(seed), name, nodes, load, lives) for name in names for seed in read_seeds(seeds)]
     runs: list[FleetRun] = []
     with stopping_on_interrupt() as stop:
@@ -73,6 +82,8 @@ def nvlink(
             runs.append(run)
             if not quiet:
                 _tell(spec, len(runs), len(specs))
+    if save is not None:
+        write_runs(save, [nvlink_outcome(run, product) for run in runs])
     _print(runs, names, as_json=as_json, output=output)
     if len(runs) < len(specs):
         complain(f"interrupted; {len(runs)} of {len(specs)} runs ended")

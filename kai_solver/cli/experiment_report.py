@@ -6,15 +6,15 @@ from pathlib import Path
 import typer
 
 from kai_solver.cli.documents import deliver, document
-from kai_solver.lab.experiments import SUMMARY_COLUMNS, Run
+from kai_solver.lab.experiments import SUMMARY_COLUMNS, Run, openb_outcome, summary_of
 from kai_solver.lab.experiments.report import SIZES
-from kai_solver.lab.experiments.tables import rows
 
 
-def print_runs(runs: Sequence[Run], output: Path, *, as_json: bool) -> None:
+def print_runs(runs: Sequence[Run], output: Path, data: Path, *, as_json: bool) -> None:
     """One line a run, or the summary as JSON."""
     ordered = sorted(runs, key=lambda run: run.spec)
-    entries = [dict(zip(SUMMARY_COLUMNS, row, strict=True)) for row in rows("summary", ordered)]
+    rows = [summary_of(openb_outcome(run, data).record) for run in ordered]
+    entries = [dict(zip(SUMMARY_COLUMNS, row, strict=True)) for row in rows]
     members = {"output": str(output), "runs": entries}
     if not deliver(document("experiment-openb", members), as_json=as_json, output=None):
         return

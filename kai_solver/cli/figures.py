@@ -1,12 +1,13 @@
 """Figures that a command draws of its own tables, without being asked: what it needs, where they go."""
 
-import importlib.util
+from contextlib import suppress
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from kai_solver.cli.exits import complain
+from kai_solver.errors.extras import has_package
 
 FOLDER = "figures"
 """In the folder of the tables."""
@@ -30,9 +31,16 @@ def prepare_figures(output: Path, *, wanted: bool) -> Path | None:
     """
     from kai_solver.instances_io.output import make_folder
 
+    for svg in (output / FOLDER).glob("*.svg"):  # of an earlier call: they show other tables
+        drawn = [svg.with_suffix(ending) for ending in (".svg", ".png", ".csv")]
+        if all(path.is_file() for path in drawn):
+            for path in drawn:
+                path.unlink()
     if not wanted:
+        with suppress(OSError):  # it is not there, or has files of others
+            (output / FOLDER).rmdir()
         return None
-    missing = [name for name in PACKAGES if importlib.util.find_spec(name) is None]
+    missing = [name for name in PACKAGES if not has_package(name)]
     if missing:
         need = " and ".join(missing)
         complain(f"no figures: they need {need} (pip install 'kai-solver[experiments]'); the tables are complete")

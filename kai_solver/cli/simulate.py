@@ -1,7 +1,6 @@
 """``kai-solver simulate``: a scenario replayed under several policies, tables and a summary."""
 
 import sys
-from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -15,7 +14,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from kai_solver.domain import SolverModel
-    from kai_solver.lab.simulate import Decider, Result, Scenario, Standing
+    from kai_solver.lab.runs import Outcome, ScenarioFile
+    from kai_solver.lab.simulate import Result, Scenario, Standing
 
 OUTPUT = Path("out/simulate")
 
@@ -50,7 +50,9 @@ def simulate(
     """Replay a workload in simulated time: arrivals, run times, evictions and what they cost, node failures.
 
     Every policy gets the same jobs and the same failures. Tables are written to the output folder: jobs, queues, nodes,
-    cycles, stays and solve_times as CSV, and summary.json. Figures of them go to its folder `figures`, as SVG and PNG.
+    cycles, stays and solve_times as CSV, and a row for each replay (runs.jsonl, and tables of it). Figures of them go
+    to its folder `figures`, as SVG and PNG. If a replay fails, the others go on. Its last cycle and the command that
+    repeats it are kept, and the exit code is 1.
     Ctrl-C ends the replay and writes the results so far (exit code 130).
 
     \b
@@ -59,10 +61,13 @@ def simulate(
       kai-solver simulate mine.yaml --policies fast,greedy-only,kube-default --budget 500ms --seed 7 -o out/mine
     """
     from kai_solver.cli.documents import deliver, document
+    from kai_solver.cli.failed import tell_failed
     from kai_solver.cli.inputs import parse_budget_s, parse_limits
     from kai_solver.cli.simulate_report import print_report
     from kai_solver.errors import InputError
     from kai_solver.instances_io.output import make_folder
+    from kai_solver.lab.bench import short_name
+    from kai_solver.lab.runs import ScenarioFile, content_hash, write_runs
     from kai_solver.lab.simulate import has_parquet, load_scenario, summarize, write_tables
 
     if parquet and not has_parquet():
@@ -73,20 +78,22 @@ def simulate(
     budget_s = parse_budget_s(budget) if budget is not None else None
     make_folder(output)  # A place where nothing can be written is an error before the work.
     figures = prepare_figures(output, wanted=not no_plots)
-    results = _replay_all(loaded, models, budget_s, quiet=quiet)
+    source = ScenarioFile(loaded.name or short_name(scenario.name), scenario, content_hash(scenario))
+    outcomes, results = _replay_all(loaded, source, models, budget_s, quiet=quiet)
     write_tables(results, output, parquet=parquet)
+    write_runs(output, outcomes)
     summaries = [summarize(result) for result in results]
     members = {"policies": [summary.document() for summary in summaries]}
     if deliver(document("simulation", members), as_json=as_json, output=None):
         print_report(loaded, summaries, output)
-    if figures is not None:
+    if figures is not None and results:
         draw_figures(output, figures)
         if not as_json:
             typer.echo(f"Figures are in {figures}")
     if any(result.interrupted for result in results):
         complain(f"interrupted; what there is by then is in {output}")
         return Exit.INTERRUPTED
-    return Exit.FINE
+    return tell_failed(outcomes, output)
 
 
 def _names(policies: str) -> list[str]:
@@ -107,23 +114,30 @@ def _models(names: list[str]) -> "dict[str, SolverModel | None]":
 
 
 def _replay_all(
-    scenario: "Scenario", models: "dict[str, SolverModel | None]", budget_s: float | None, *, quiet: bool
-) -> "list[Result]":
-    """One policy after the other; the one that is interrupted is the last."""
+    scenario: "Scenario",
+    source: "ScenarioFile",
+    models: "dict[str, SolverModel | None]",
+    budget_s: float | None,
+    *,
+    quiet: bool,
+) -> "tuple[list[Outcome], list[Result]]":
+    """One policy after the other; the one that is interrupted is the last. One that failed has no result."""
     from kai_solver.cli.interrupt import stopping_on_interrupt
-    from kai_solver.lab.simulate import KubeDefault, ModelPolicy, replay
+    from kai_solver.lab.runs import task_of
+    from kai_solver.lab.runs.scenarios import replayed
 
+    outcomes: list[Outcome] = []
     results: list[Result] = []
     with stopping_on_interrupt() as stop:
         for model in models.values():
-            with ExitStack() as stack:
-                policy: Decider = KubeDefault()
-                if model is not None:
-                    policy = stack.enter_context(ModelPolicy(model, budget_s=budget_s, seed=scenario.seed))
-                results.append(replay(scenario, policy, should_stop=stop.is_set, progress=None if quiet else _teller()))
+            task = task_of("simulate", source, model, scenario.seed, budget_s)
+            told = None if quiet else _teller()
+            outcome, result = replayed(task, scenario, should_stop=stop.is_set, progress=told)
+            outcomes.append(outcome)
+            results += [] if result is None else [result]
             if stop.is_set():
                 break
-    return results
+    return outcomes, results
 
 
 def _teller() -> "Callable[[Standing], None]":

@@ -79,7 +79,6 @@ def _without_file(fault: InputError) -> str:
 _OTHER_FILES = {
     "kai-plan": ("is a plan", "Give the instance first: kai-solver validate INSTANCE --plan PLAN"),
     "kai-bench": ("is a benchmark set", "Measure it: kai-solver bench FILE"),
-    "kai-bench-run": ("is a stored run of a benchmark", "Print it: kai-solver bench SET --from FILE"),
     "kai-history": (
         "says how to read a history",
         "Give it with the history: convert INSTANCE OUT --history FILE --mapping FILE",

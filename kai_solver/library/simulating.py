@@ -1,7 +1,6 @@
 """Simulate: a workload replayed under several policies."""
 
 from collections.abc import Mapping, Sequence
-from contextlib import ExitStack
 from dataclasses import dataclass, field
 from os import PathLike
 from pathlib import Path
@@ -9,11 +8,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from kai_solver.errors import InputError
+from kai_solver.errors import InputError, InternalError
+from kai_solver.lab.bench import short_name
+from kai_solver.lab.runs import Outcome, ScenarioFile, task_of, write_runs
+from kai_solver.lab.runs.kept import RUNS
+from kai_solver.lab.runs.scenarios import replayed
 from kai_solver.lab.simulate import (
-    Decider,
     KubeDefault,
-    ModelPolicy,
     Result,
     Summary,
     frame_of,
@@ -23,7 +24,6 @@ from kai_solver.lab.simulate import (
     write_tables,
 )
 from kai_solver.lab.simulate.jobs import State
-from kai_solver.lab.simulate.replay import replay
 from kai_solver.lab.simulate.summary import wait_s
 from kai_solver.lab.simulate.tables import TABLES
 from kai_solver.library.solving import budget_of, check_seed
@@ -52,6 +52,7 @@ class Simulation:
     notices: tuple[str, ...]
     summaries: tuple[Summary, ...]
     _results: tuple[Result, ...] = field(repr=False)
+    _outcomes: tuple[Outcome, ...] = field(repr=False)
 
     def document(self) -> list[dict[str, Any]]:
         """The summaries, plain JSON types."""
@@ -74,14 +75,16 @@ class Simulation:
         return frame_of(table, self._results)
 
     def save(self, folder: str | PathLike[str]) -> list[Path]:
-        """Write all tables as CSV, and ``summary.json``; return the files.
+        """Write all tables as CSV, and the row of each replay as ``kai-solver simulate`` does; return the files.
 
         Raises
         ------
         InputError
             The folder cannot be written.
         """
-        return write_tables(self._results, Path(folder))
+        files = write_tables(self._results, Path(folder))
+        write_runs(Path(folder), self._outcomes)
+        return [*files, Path(folder) / RUNS]
 
     @property
     def _table(self) -> Table:
@@ -157,12 +160,14 @@ def simulate(
         loaded = scenario_of(scenario, seed=seed)
     else:
         loaded = load_scenario(Path(scenario), seed=seed)
-    results = []
+    place = Path() if isinstance(scenario, Mapping) else Path(scenario)
+    source = ScenarioFile(loaded.name or short_name(place.name) or "scenario", place)
+    outcomes, results = [], []
     for name in names:
-        with ExitStack() as stack:
-            policy: Decider = KubeDefault()
-            if name in models:
-                policy = stack.enter_context(ModelPolicy(models[name], budget_s=seconds, seed=loaded.seed))
-            results.append(replay(loaded, policy))
+        outcome, result = replayed(task_of("simulate", source, models.get(name), loaded.seed, seconds), loaded)
+        if result is None:
+            raise InternalError(outcome.record.error)
+        outcomes.append(outcome)
+        results.append(result)
     notices = tuple(f"{notice.kind}: {notice.object}: {notice.text}" for notice in loaded.notices)
-    return Simulation(loaded.name, notices, tuple(map(summarize, results)), tuple(results))
+    return Simulation(loaded.name, notices, tuple(map(summarize, results)), tuple(results), tuple(outcomes))

@@ -5,10 +5,9 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
-from kai_solver.errors import InputError
 from kai_solver.instances_io.reader import read_documents
 from kai_solver.instances_io.scenario_schema import SCENARIO_FORMAT
-from kai_solver.lab.bench import find_instances, is_set, read_set, short_name
+from kai_solver.lab.bench import find_instances, is_set, read_set, short_name, source_of
 from kai_solver.lab.runs import Generated, InstanceFile, ScenarioFile, Source, content_hash
 
 _HEAD = 4096
@@ -51,19 +50,8 @@ def _sources_of_file(path: Path) -> Iterator[Source]:
 
 
 def _entries(path: Path) -> Iterator[Source]:
-    bench_set = read_set(path)
-    for entry in bench_set.doc.entries:
-        for draw in entry.seeds:
-            if entry.generate is not None:
-                yield Generated(entry.name, entry.generate, entry.real, draw)
-                continue
-            file = (bench_set.path.parent / entry.file).resolve()
-            if not file.exists():
-                cure = "Correct the name; it is read beside the set"
-                raise InputError(
-                    f"names {entry.file}, which does not exist", file=str(path), field=entry.name, cure=cure
-                )
-            yield InstanceFile(entry.name, file, content_hash(file), entry.real, draw)
+    bench_set = read_set(path.resolve())
+    return (source_of(bench_set, entry, draw) for entry in bench_set.doc.entries for draw in entry.seeds)
 
 
 def _is_scenario(path: Path) -> bool:

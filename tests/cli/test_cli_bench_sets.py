@@ -2,7 +2,6 @@
 
 from pathlib import Path
 
-import orjson
 import pytest
 import yaml
 from typer.testing import CliRunner, Result
@@ -37,14 +36,14 @@ def tiny(tmp_path: Path) -> Path:
 
 @pytest.mark.slow
 def test_a_set_prints_phases_limits_and_promises_and_stores_and_draws(tiny: Path, tmp_path: Path) -> None:
-    stored, drawn = tmp_path / "run.json", tmp_path / "growth.svg"
+    stored, drawn = tmp_path / "runs", tmp_path / "growth.svg"
     first = run(tiny, "--save", stored, "--plot", drawn, "--clock", "cpu")
     assert first.exit_code == 0, first.output
     assert "3 of 4 kept" in first.stdout
     assert "over" in first.stdout
     assert "presolve" in first.stdout
     assert "slope" in drawn.read_text()
-    assert len(orjson.loads(stored.read_bytes())["runs"]) == 2
+    assert len((stored / "runs.jsonl").read_text().splitlines()) == 2
     printed = run(tiny, "--from", stored, "--table")
     assert "| nobody contends | 1 s | <= 60 s; memory <= 1 MiB |" in printed.stdout
     again = run(tiny, "--compare", stored, "--only", "quiet", "--clock", "cpu", "--check")
@@ -67,7 +66,7 @@ def test_tables_are_markdown_and_the_rest_goes_aside(tiny: Path) -> None:
 
 @pytest.mark.slow
 def test_a_run_is_written_into_its_set_and_a_page(tiny: Path, tmp_path: Path) -> None:
-    stored, page = tmp_path / "run.json", tmp_path / "page.md"
+    stored, page = tmp_path / "runs", tmp_path / "page.md"
     page.write_text("<!-- tiny:begin --><!-- tiny:end -->\n<!-- tiny-added:begin --><!-- tiny-added:end -->\n")
     done = run(tiny, "--save", stored, "--record", page)
     assert done.exit_code == 0, done.output
@@ -89,10 +88,10 @@ def test_what_cannot_be_written_down_is_not_measured(
 ) -> None:
     page, before = tmp_path / "page.md", tiny.read_text()
     page.write_text("no marks")
-    done = run(tiny, "--save", tmp_path / "run.json", "--record", page, *arguments)
+    done = run(tiny, "--save", tmp_path / "runs", "--record", page, *arguments)
     assert done.exit_code == 2
     assert said in done.stderr
-    assert not (tmp_path / "run.json").exists()
+    assert not (tmp_path / "runs").exists()
     assert (page.read_text(), tiny.read_text()) == ("no marks", before)
 
 
@@ -112,7 +111,7 @@ def test_an_entry_can_be_written_as_an_instance(tiny: Path, tmp_path: Path) -> N
         (["--generate", "quiet"], "an output"),
         (["--generate", "absent", "--output", "x.json"], "--generate: the set has no entry 'absent'"),
         (["--only", "absent"], "--only: the set has no entry 'absent'"),
-        (["--compare", "absent.json"], "is not a stored run"),
+        (["--compare", "absent"], "has no stored runs"),
         (["--models", "absent"], "absent"),
     ],
 )

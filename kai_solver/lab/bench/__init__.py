@@ -1,7 +1,7 @@
 """Benchmarks: decide time, memory and quality of models on instances, beside greedy, peers, limits, earlier runs."""
 
 from kai_solver.lab.bench.added import Added, added
-from kai_solver.lab.bench.compare import Paired, Row, paired, rows_of
+from kai_solver.lab.bench.compare import Key, Paired, Row, grouped, paired, rows_of, typical
 from kai_solver.lab.bench.figures import figure_of, promised_s
 from kai_solver.lab.bench.find import find_instances, short_name
 from kai_solver.lab.bench.linked import in_pairs, with_links
@@ -9,11 +9,11 @@ from kai_solver.lab.bench.measure import Job, Run, measure, measure_here
 from kai_solver.lab.bench.peers import Peer, Reached, peers_beside, reached_by, shortfall
 from kai_solver.lab.bench.record import block_names, blocks, link_spreads, measured, with_blocks
 from kai_solver.lab.bench.set_text import with_figures
-from kai_solver.lab.bench.sets import BenchSet, Verdict, is_set, jobs_of, late, read_set, verdicts
+from kai_solver.lab.bench.sets import BenchSet, Verdict, is_set, jobs_of, late, read_set, source_of, verdicts
 from kai_solver.lab.bench.slope import Line, fitted, peer_lines
 from kai_solver.lab.bench.slope import plot as plot_lines
 from kai_solver.lab.bench.steady import next_moment
-from kai_solver.lab.bench.stored import Change, Key, Stored, changes, grouped, of_today
+from kai_solver.lab.bench.stored import Change, Stored, changes, check_folder, stored_of
 from kai_solver.lab.bench.stored import read as read_stored
 from kai_solver.lab.bench.stored import save as save_runs
 from kai_solver.lab.bench.tables import added_table, limits_table, said
@@ -39,6 +39,7 @@ __all__ = [
     "block_names",
     "blocks",
     "changes",
+    "check_folder",
     "figure_of",
     "find_instances",
     "fitted",
@@ -57,7 +58,6 @@ __all__ = [
     "measure_here",
     "measured",
     "next_moment",
-    "of_today",
     "paired",
     "peer_lines",
     "peers_beside",
@@ -72,6 +72,9 @@ __all__ = [
     "save_runs",
     "short_name",
     "shortfall",
+    "source_of",
+    "stored_of",
+    "typical",
     "verdicts",
     "with_blocks",
     "with_figures",

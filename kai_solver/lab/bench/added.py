@@ -1,11 +1,12 @@
 """What CP-SAT adds to what greedy alone reaches, stage by stage, and when."""
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from kai_solver.lab.bench.compare import grouped, typical
 from kai_solver.lab.bench.figures import DISRUPTION, kind_gap, kind_sum
-from kai_solver.lab.bench.measure import Run
-from kai_solver.lab.bench.stored import grouped
+from kai_solver.lab.bench.measure import PLACED, Run
 
 PREFERENCE = ("nodes-opened",)
 NOTHING = "nothing"
@@ -33,36 +34,39 @@ def added(runs: Sequence[Run], model: str, floor: str) -> tuple[Added, ...]:
     for key, of in groups.items():
         base = groups.get(key._replace(model=floor))
         if key.model == model and base:
-            rows.append(_added(_typical(of), _typical(base)))
+            rows.append(_added(typical(of), typical(base)))
     return tuple(rows)
 
 
-def _typical(group: Sequence[Run]) -> Run:
-    return sorted(group, key=lambda run: run.decide_s)[(len(group) - 1) // 2]
-
-
 def _added(ours: Run, floor: Run) -> Added:
-    draw = f" (seed {ours.draw})" if ours.draw != 1 else ""
+    record = ours.record
+    draw = f" (seed {record.draw})" if record.draw != 1 else ""
     return Added(
-        instance=ours.instance + draw,
-        budget_s=ours.budget_s,
+        instance=record.instance + draw,
+        budget_s=record.budget_s,
         greedy=_outline(floor),
-        greedy_s=floor.decide_s,
+        greedy_s=floor.record.solve_s,
         admission=_admission(ours, floor),
         disruption=_kinds(ours, floor, DISRUPTION),
         preference=_kinds(ours, floor, PREFERENCE),
-        decide_s=ours.decide_s,
+        decide_s=record.solve_s,
         when=_when(ours),
     )
 
 
 def _outline(run: Run) -> str:
-    said = [f"{run.placed:,} placed", f"{run.evicted:,} evicted", f"{run.moved:,} moved"]
-    return ", ".join([*said, f"{run.proven:,} of {run.pending:,} pending proven"] if run.pending else said)
+    record = run.record
+    said = [f"{_placed(run):,} placed", f"{record.evicted_pods:,} evicted", f"{record.moved_pods:,} moved"]
+    proven = f"{record.pending_proven:,} of {record.pending:,} pending proven"
+    return ", ".join([*said, proven] if record.pending else said)
+
+
+def _placed(run: Run) -> int:
+    return round(run.measure(PLACED) or 0)
 
 
 def _admission(ours: Run, floor: Run) -> str:
-    more, proofs = ours.placed - floor.placed, ours.proven - floor.proven
+    more, proofs = _placed(ours) - _placed(floor), ours.record.pending_proven - floor.record.pending_proven
     parts = [f"{more:+,} gangs"] if more else []
     parts += [f"{proofs:+,} proofs"] if proofs else []
     return ", ".join(parts) or NOTHING
@@ -70,11 +74,12 @@ def _admission(ours: Run, floor: Run) -> str:
 
 def _kinds(ours: Run, floor: Run, kinds: Sequence[str]) -> str:
     """Changes of value, and how far they are proven. Where other gangs are admitted, costs do not compare."""
-    if ours.placed != floor.placed:
+    if _placed(ours) != _placed(floor):
         return "other gangs, other costs" + _proof(ours, kinds)
     parts = []
     for kind in kinds:
-        (value, bound), (before, before_bound) = kind_sum(ours.stages, kind), kind_sum(floor.stages, kind)
+        value, bound = kind_sum(ours.record.stages, kind)
+        before, before_bound = kind_sum(floor.record.stages, kind)
         name = kind.replace("-", " ")
         change = f"{name} {before:,.0f} to {value:,.0f}" if value != before else ""
         if (bound > before_bound or change) and value:
@@ -84,16 +89,33 @@ def _kinds(ours: Run, floor: Run, kinds: Sequence[str]) -> str:
 
 
 def _proof(run: Run, kinds: Sequence[str]) -> str:
-    gap = kind_gap(run.stages, kinds)
-    said = "proven" if gap == 0 else f"gap {gap:.1%}" if any(kind_sum(run.stages, k)[1] for k in kinds) else "no bound"
+    stages = run.record.stages
+    gap = kind_gap(stages, kinds)
+    said = "proven" if gap == 0 else f"gap {gap:.1%}" if any(kind_sum(stages, k)[1] for k in kinds) else "no bound"
     return f" ({said})"
 
 
 def _when(run: Run) -> str:
-    """When the last improvement and the last proof of the stages came."""
-    best = [moment.best_s for moment in run.moments.values() if moment.best_s is not None]
-    proof = [moment.proof_s for moment in run.moments.values()]
-    said = [f"best {max(best):.2f} s"] if best else []
-    if proof and all(at is not None for at in proof):
-        said.append(f"proven {max(at for at in proof if at is not None):.2f} s")
+    """When the search last improved a stage, and when it had proven the last one of those that it looked at."""
+    best, proof = moments(run)
+    said = [f"best {max(best.values()):.2f} s"] if best else []
+    if proof and all(at_s is not None for at_s in proof.values()):
+        said.append(f"proven {max(at_s for at_s in proof.values() if at_s is not None):.2f} s")
     return ", ".join(said)
+
+
+def moments(run: Run) -> tuple[dict[str, float], dict[str, float | None]]:
+    """By stage that was heard of before the end: when its value last fell; when it was proven, None: it was not."""
+    best: dict[str, float] = {}
+    proof: dict[str, float | None] = {}
+    values: dict[str, float] = {}
+    for one in run.improvements:
+        if one.at_s >= run.record.solve_s:  # said of all stages at the end, found or not
+            continue
+        if one.value is not None and one.value < values.get(one.stage, math.inf):
+            values[one.stage] = one.value
+            best[one.stage] = one.at_s
+        is_proven = one.value is not None and one.bound is not None and one.bound >= one.value
+        if proof.get(one.stage) is None:
+            proof[one.stage] = one.at_s if is_proven else None
+    return best, proof

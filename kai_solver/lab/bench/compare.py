@@ -1,16 +1,39 @@
 """Runs side by side: medians per instance and model, and ratios paired with the first model."""
 
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from statistics import median
-from typing import Literal
+from typing import Literal, NamedTuple
 
-from kai_solver.domain import Stage
-from kai_solver.lab.bench.measure import Run
+from kai_solver.lab.bench.measure import PARTLY, PLACED, PROCESS, Run
+from kai_solver.lab.runs import StageResult
 from kai_solver.lab.runs.stage_order import stage_order
 
 Order = Literal["better", "same", "worse", ""]
+
+
+class Key(NamedTuple):
+    """Which runs are about the same."""
+
+    instance: str
+    model: str
+    budget_s: float
+    draw: int
+
+
+def grouped(runs: Sequence[Run]) -> dict[Key, list[Run]]:
+    """Runs by what they are about, in order."""
+    groups: dict[Key, list[Run]] = {}
+    for run in runs:
+        of = run.record
+        groups.setdefault(Key(of.instance, of.model, of.budget_s, of.draw), []).append(run)
+    return groups
+
+
+def typical(group: Sequence[Run], by: Callable[[Run], object] = lambda run: run.record.solve_s) -> Run:
+    """The run in the middle (the lower of two) by what ``by`` says, the decide time."""
+    return sorted(group, key=by)[(len(group) - 1) // 2]  # type: ignore[arg-type]
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +66,7 @@ class Row:
     pending: int
     proven: float | None
     source: str
-    stages: tuple[Stage, ...]
+    stages: tuple[StageResult, ...]
     gap: float | None
     ratio: float | None = None
     against: Order = ""
@@ -54,54 +77,53 @@ def rows_of(runs: Iterable[Run], reference: str) -> tuple[Row, ...]:
     """Rows in order of appearance, each compared with ``reference`` on the same instance where it was run."""
     groups: dict[tuple[str, str], list[Run]] = defaultdict(list)
     for run in runs:
-        groups[run.instance, run.model].append(run)
+        groups[run.record.instance, run.record.model].append(run)
     return tuple(_row(group, groups.get((instance, reference), [])) for (instance, _), group in groups.items())
 
 
 def _row(group: list[Run], reference: list[Run]) -> Row:
-    typical = _typical(group)
-    base = _typical(reference) if reference and reference[0].model != typical.model else None
-    decide_s = median(run.decide_s for run in group)
-    cold = [run.cold_s for run in group if run.cold_s is not None]
-    pending = round(median(run.pending for run in group))
+    middle = typical(group)
+    base = typical(reference) if reference and reference[0].record.model != middle.record.model else None
+    records = [run.record for run in group]
+    decide_s = median(record.solve_s for record in records)
+    cold = [seconds for run in group if (seconds := run.measure(PROCESS)) is not None]
+    pending = round(median(record.pending for record in records))
+    proven = [record.pending_proven / record.pending if record.pending else 1.0 for record in records]
     return Row(
-        instance=typical.instance,
-        model=typical.model,
+        instance=middle.record.instance,
+        model=middle.record.model,
         seeds=len(group),
-        load_s=median(run.load_s for run in group),
+        load_s=median(record.read_s for record in records),
         decide_s=decide_s,
         cold_s=median(cold) if cold else None,
-        memory_mib=max(run.memory_mib for run in group),
-        placed=round(median(run.placed for run in group)),
-        partly=round(median(run.partly for run in group)),
-        evicted=round(median(run.evicted for run in group)),
-        moved=round(median(run.moved for run in group)),
+        memory_mib=max(record.peak_mib for record in records),
+        placed=round(median(run.measure(PLACED) or 0 for run in group)),
+        partly=round(median(run.measure(PARTLY) or 0 for run in group)),
+        evicted=round(median(record.evicted_pods for record in records)),
+        moved=round(median(record.moved_pods for record in records)),
         pending=pending,
-        proven=median(run.proven / run.pending if run.pending else 1.0 for run in group) if pending else None,
-        source=typical.source,
-        stages=typical.stages,
-        gap=largest_gap(typical.stages),
-        ratio=decide_s / max(median(run.decide_s for run in reference), 1e-9) if base else None,
-        against=order(typical, base) if base else "",
+        proven=median(proven) if pending else None,
+        source=middle.record.plan_source,
+        stages=middle.record.stages,
+        gap=largest_gap(middle.record.stages),
+        ratio=decide_s / max(median(run.record.solve_s for run in reference), 1e-9) if base else None,
+        against=order(middle, base) if base else "",
         worse_than=tuple(dict.fromkeys(text for run in group for text in run.worse_than)),
     )
 
 
-def _typical(group: Sequence[Run]) -> Run:
-    """The run with the median decide time (the lower of two)."""
-    return sorted(group, key=lambda run: run.decide_s)[(len(group) - 1) // 2]
-
-
 def order(run: Run, base: Run) -> Order:
     """How ``run`` compares with ``base``: gangs placed first, then the stages in order (smaller is better)."""
-    ours, theirs = ({stage.name: stage.value for stage in r.stages} for r in (run, base))
+    ours, theirs = ({stage.name: stage.value or 0.0 for stage in one.record.stages} for one in (run, base))
     names = stage_order(ours, theirs)
-    left = (-run.placed, -run.partly, *(ours.get(name, 0.0) for name in names))
-    right = (-base.placed, -base.partly, *(theirs.get(name, 0.0) for name in names))
+    left, right = (
+        (-(one.measure(PLACED) or 0), -(one.measure(PARTLY) or 0), *(values.get(name, 0.0) for name in names))
+        for one, values in ((run, ours), (base, theirs))
+    )
     return "same" if left == right else "better" if left < right else "worse"
 
 
-def largest_gap(stages: Sequence[Stage]) -> float | None:
+def largest_gap(stages: Sequence[StageResult]) -> float | None:
     """Largest relative distance of value and bound; None where no stage has one."""
     return max((stage.gap for stage in stages if stage.gap is not None), default=None)
 

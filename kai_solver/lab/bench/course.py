@@ -29,12 +29,13 @@ class Point:
 def course(runs: Sequence[Run], instance: str, model: str) -> tuple[Point, ...]:
     """The points of one instance, the shortest budget first; empty where it was not measured."""
     found: list[Point] = []
-    for budget in sorted({run.budget_s for run in runs if (run.instance, run.model) == (instance, model)}):
-        of = [run for run in runs if (run.instance, run.model, run.budget_s) == (instance, model, budget)]
-        sums = {kind: [kind_sum(run.stages, kind) for run in of] for kind in PANELS}
+    records = [run.record for run in runs if (run.record.instance, run.record.model) == (instance, model)]
+    for budget in sorted({record.budget_s for record in records}):
+        of = [record for record in records if record.budget_s == budget]
+        sums = {kind: [kind_sum(record.stages, kind) for record in of] for kind in PANELS}
         found.append(
             Point(
-                median(run.decide_s for run in of),
+                median(record.solve_s for record in of),
                 {kind: median(value for value, _ in sums[kind]) for kind in PANELS},
                 {kind: median(bound for _, bound in sums[kind]) for kind in PANELS},
             )

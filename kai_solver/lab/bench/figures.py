@@ -3,10 +3,17 @@
 from collections.abc import Sequence
 from statistics import median
 
-from kai_solver.domain import Stage
 from kai_solver.instances_io.bench_schema import Figure
 from kai_solver.lab.bench.linked import growths
-from kai_solver.lab.bench.measure import Run
+from kai_solver.lab.bench.measure import (
+    FIRST_CYCLE,
+    LOAD_MEMORY,
+    PENDING_GPUS,
+    STEADY,
+    UNKNOWN_GPUS,
+    Run,
+)
+from kai_solver.lab.runs import StageResult
 
 WORK, GPUS = ("evicted-work",), ("evicted-gpus",)
 ADMISSION = "pending-gangs"
@@ -28,26 +35,27 @@ def figure_of(figure: Figure, runs: Sequence[Run]) -> float | None:
 def _value(figure: Figure, run: Run) -> float | None:
     match figure:
         case "decide":
-            return run.decide_s
+            return run.record.solve_s
         case "cold":
-            return run.first_cycle_s
+            return run.measure(FIRST_CYCLE)
         case "steady":
-            return run.steady_s
+            return run.measure(STEADY)
         case "build" | "check" | "first-plan":
-            return run.timing_s.get(figure)
+            return run.phase_s(figure)
         case "link-growth":
-            found = growths(run.link_pairs)
+            found = growths(run.pairs)
             return None if found is None else found[1]
         case "memory":
-            return run.memory_mib
+            return run.record.peak_mib
         case "load":
-            return run.load_s
+            return run.record.read_s
         case "load-memory":
-            return run.load_mib
+            return run.measure(LOAD_MEMORY)
         case "admission-gap":
-            return run.unknown_gpus / run.pending_gpus if run.pending_gpus else 0.0
+            pending = run.measure(PENDING_GPUS)
+            return (run.measure(UNKNOWN_GPUS) or 0.0) / pending if pending else 0.0
         case "work-gap" | "gpus-gap" | "disruption-gap":
-            return kind_gap(run.stages, _KINDS[figure])
+            return kind_gap(run.record.stages, _KINDS[figure])
         case _:
             return _count(figure, run)
 
@@ -55,25 +63,29 @@ def _value(figure: Figure, run: Run) -> float | None:
 def _count(figure: Figure, run: Run) -> float:
     match figure:
         case "unproven":
-            return run.pending - run.proven
+            return run.record.pending - run.record.pending_proven
         case "unsettled":
-            return run.pending - kind_sum(run.stages, ADMISSION)[1]
+            return run.record.pending - kind_sum(run.record.stages, ADMISSION)[1]
         case "evicted-work":
-            return kind_sum(run.stages, WORK[0])[0]
+            return kind_sum(run.record.stages, WORK[0])[0]
+        case "pending":
+            return run.record.pending
+        case "evicted":
+            return run.record.evicted_pods
         case _:
-            return float(getattr(run, figure))
+            return run.record.moved_pods
 
 
-def kind_gap(stages: Sequence[Stage], kinds: Sequence[str]) -> float:
-    """`Stage.gap` of the worst stage of ``kinds``; the value itself where nothing says how large a distance is."""
+def kind_gap(stages: Sequence[StageResult], kinds: Sequence[str]) -> float:
+    """The gap of the worst stage of ``kinds``; the value itself where nothing says how large a distance is."""
     of = [stage for stage in stages if stage.name.partition("/")[0] in kinds]
-    return max((stage.value if stage.gap is None else stage.gap for stage in of), default=0.0)
+    return max(((stage.value or 0.0) if stage.gap is None else stage.gap for stage in of), default=0.0)
 
 
-def kind_sum(stages: Sequence[Stage], kind: str) -> tuple[float, float]:
+def kind_sum(stages: Sequence[StageResult], kind: str) -> tuple[float, float]:
     """(value, bound) of a kind of stage over all its strata."""
     of = [stage for stage in stages if stage.name.partition("/")[0] == kind]
-    return sum(stage.value for stage in of), sum(stage.bound for stage in of)
+    return sum(stage.value or 0.0 for stage in of), sum(stage.bound or 0.0 for stage in of)
 
 
 def promised_s(budget_s: float) -> float:

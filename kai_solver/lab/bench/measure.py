@@ -5,33 +5,43 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
-from dataclasses import dataclass, field, replace
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from multiprocessing import get_context
 from pathlib import Path
 from statistics import median
 from tempfile import TemporaryDirectory
-from typing import Any, Literal
+from typing import TypeVar
 
-from kai_solver.domain import Gang, Plan, PodStatus, Snapshot, SolverModel, Stage
+from kai_solver.domain import Gang, PodStatus, Snapshot, SolverModel
 from kai_solver.engine import Engine
-from kai_solver.engine.cycle import cycle
-from kai_solver.errors import SolverError
-from kai_solver.instances_io import Loaded, load_instance
-from kai_solver.instances_io.bench_schema import GeneratorDoc, RealDoc
+from kai_solver.errors import InputError, KaiSolverError, SolverError
+from kai_solver.instances_io import Loaded
 from kai_solver.lab.bench.calibration import calibration_s
 from kai_solver.lab.bench.linked import Pair, in_pairs, with_links
-from kai_solver.lab.bench.moments import Moment, Moments
 from kai_solver.lab.bench.peers import Peer, peers_beside, reached_by, shortfall
 from kai_solver.lab.bench.steady import next_moment
-from kai_solver.lab.generate import generated, kai_snapshot, made_real
+from kai_solver.lab.generate import kai_snapshot
+from kai_solver.lab.runs import Generated, Improvement, InstanceFile, Outcome, RunRecord, Task, task_of
 from kai_solver.lab.runs.cpuclock import CpuClock
+from kai_solver.lab.runs.instance import read_instance
 from kai_solver.lab.runs.memory import PeakMemory, family_cpu_s
+from kai_solver.lab.runs.replaying import bundle_of, replay_command
+from kai_solver.lab.runs.running import blank, decide, engine_for, model_for
+from kai_solver.lab.runs.task import ClockKind
 from kai_solver.modelfiles import load_model
 
-ClockKind = Literal["wall", "cpu"]
+T = TypeVar("T")
+COMMAND = "bench"
+
+FIRST_CYCLE, STEADY, PROCESS = "first_cycle_s", "steady_s", "process_s"
+LOAD_MEMORY, CALIBRATION = "load_mib", "calibration_s"
+PLACED, PARTLY, PENDING_GPUS, UNKNOWN_GPUS = "placed_gangs", "partly_placed_gangs", "pending_gpus", "unknown_gpus"
+PHASE, PLAIN, LINKED = "phase_s/", "plain_cpu_s/", "linked_cpu_s/"
+"""Names of measures of a run, or how they begin; docs/studies.md says what they are."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,8 +50,6 @@ class Job:
 
     Attributes
     ----------
-    instance
-        File; without meaning where ``generate`` is given.
     seeds
         Of the solver: a measured cycle each.
     budget_s
@@ -50,160 +58,159 @@ class Job:
         One unmeasured cycle first.
     cold
         Time the whole process as well.
-    generate, real, as_snapshot, draw
-        Specification of the instance, of what is added to it, and the seed that both are drawn with.
+    as_snapshot
+        Write the instance as a KAI snapshot first, and measure what reading that takes.
     steady
         So many cycles more, each on what the plan before made of the cluster.
     product
         The same cluster as nodes of that product, cycle by cycle in turn; empty: not.
-    name
-        What the runs call it; empty: the path.
     clock
         ``cpu``: budgets and times are CPU time, see `CpuClock`.
     """
 
-    instance: Path
+    source: InstanceFile | Generated
     model: str
     seeds: tuple[int, ...]
     budget_s: float | None = None
     warm_up: bool = True
     cold: bool = False
-    generate: GeneratorDoc | None = None
-    real: RealDoc | None = None
     as_snapshot: bool = False
-    draw: int = 1
     steady: int = 0
     product: str = ""
-    name: str = ""
     clock: ClockKind = "wall"
+
+    @property
+    def file(self) -> Path | None:
+        """The instance's file, where it is measured as it is."""
+        return self.source.path if isinstance(self.source, InstanceFile) and self.source.real is None else None
+
+    def tasks(self, model: SolverModel) -> list[Task]:
+        """A run a seed."""
+        return [task_of(COMMAND, self.source, model, seed, self.budget_s, clock=self.clock) for seed in self.seeds]
 
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """One measured cycle.
+    """One measured cycle, or one that failed.
+
+    ``solve_s`` of its row is the time from the snapshot in memory to the checked plan, engine warm; ``cpu_s`` and
+    ``wall_s`` are of this cycle, and ``peak_mib`` is of all cycles of its job with their children.
 
     Attributes
     ----------
-    decide_s
-        From the snapshot in memory to the checked plan, engine warm.
-    cold_s
-        ``kai-solver solve`` as a whole process; None unless asked for.
-    memory_mib
-        Peak of parent and children over all seeds of the job.
-    load_mib
-        Peak while the instance was read; None where it was generated in memory.
-    placed, partly
-        Gangs that got a place for all their waiting pods, or for some.
+    outcome
+        Its row with the measures above; its trajectory; where it failed, what replays it.
+    peers
+        Recorded outcomes of other schedulers.
     worse_than
-        Recorded peers that did better, in words.
-    budget_s, draw, nodes
-        What was asked for, the seed of a generated instance, and the instance's nodes.
-    first_cycle_s
-        Decide time of the engine's first cycle, the unmeasured one; None without it.
-    steady_s
-        Median of the steady cycles, None where there were none.
-    cpu_s
-        CPU time of parent and children in this cycle.
-    link_pairs
-        CPU seconds of cycles without and with links, in turn.
-    calibration_s
-        What `calibration.calibration_s` took before and after the job, the mean.
-    timing_s
-        Phases, as the plan has them.
-    moments
-        By stage, when it was last improved and when proven.
-    clock
-        Which one the times, but for ``load_s`` and ``cold_s``, were read on.
-    pending_gpus, unknown_gpus
-        GPUs that waiting pods asked for before the cycle, and those of them whose gangs' answer is ``unknown``.
+        Those that did better, in words.
     """
 
-    instance: str
-    model: str
-    seed: int
-    load_s: float
-    decide_s: float
-    memory_mib: float
-    placed: int
-    partly: int
-    evicted: int
-    moved: int
-    pending: int
-    proven: int
-    source: str
-    stages: tuple[Stage, ...]
-    cold_s: float | None = None
-    load_mib: float | None = None
+    outcome: Outcome
     peers: tuple[Peer, ...] = ()
     worse_than: tuple[str, ...] = ()
-    budget_s: float = 0.0
-    draw: int = 1
-    nodes: int = 0
-    first_cycle_s: float | None = None
-    steady_s: float | None = None
-    cpu_s: float = 0.0
-    link_pairs: tuple[Pair, ...] = ()
-    calibration_s: float = 1.0
-    timing_s: Mapping[str, float] = field(default_factory=dict)
-    moments: Mapping[str, Moment] = field(default_factory=dict)
-    pending_gpus: float = 0.0
-    unknown_gpus: float = 0.0
-    notes: tuple[str, ...] = ()
-    clock: ClockKind = "wall"
+
+    @property
+    def record(self) -> RunRecord:
+        """Its row."""
+        return self.outcome.record
+
+    @property
+    def improvements(self) -> tuple[Improvement, ...]:
+        """Its trajectory."""
+        return self.outcome.improvements
+
+    @property
+    def pairs(self) -> tuple[Pair, ...]:
+        """CPU seconds of cycles without and with links, in turn."""
+        measures = self.record.measures
+        count = sum(name.startswith(PLAIN) for name in measures)
+        return tuple((measures[f"{PLAIN}{at}"], measures[f"{LINKED}{at}"]) for at in range(count))
+
+    def measure(self, name: str) -> float | None:
+        """A measure; None where it was not taken."""
+        return self.record.measures.get(name)
+
+    def phase_s(self, name: str) -> float | None:
+        """Seconds of a phase of the plan; None where it has none."""
+        return self.measure(f"{PHASE}{name}")
 
 
 def measure(job: Job) -> tuple[Run, ...]:
-    """Measure ``job`` in a fresh process.
+    """Measure ``job`` in a fresh process; whatever happens to a run, its row says so.
 
     Raises
     ------
     InputError
         The instance, a recorded outcome or the model cannot be used.
-    SolverError
-        The process died, for example of too little memory.
     """
+    tasks = job.tasks(load_model(job.model))
+    try:
+        return _in_process(measure_here, job)
+    except InputError:
+        raise
+    except BrokenProcessPool:
+        error = "the process that measured it was killed: is the machine out of memory?"
+    except Exception as unexpected:  # whatever a run does, the others are measured
+        error = str(unexpected) if isinstance(unexpected, KaiSolverError) else repr(unexpected)
+    bundles: Sequence[bytes | None] = [None] * len(tasks)
+    with suppress(Exception):  # without it the command shows how to read the instance
+        bundles = _in_process(_bundles, job)
+    return tuple(Run(_failed(task, error, bundle)) for task, bundle in zip(tasks, bundles, strict=True))
+
+
+def _in_process(do: Callable[[Job], T], job: Job) -> T:
     with ProcessPoolExecutor(1, mp_context=get_context("spawn"), initializer=_leave_interrupts_to_parent) as pool:
-        try:
-            return pool.submit(measure_here, job).result()
-        except BrokenProcessPool as error:
-            raise SolverError(f"the process that measured {job.name or job.instance} with {job.model} died") from error
+        return pool.submit(do, job).result()
 
 
 def _leave_interrupts_to_parent() -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 
+def _bundles(job: Job) -> list[bytes]:
+    loaded = read_instance(job.source)
+    return [bundle_of(task, loaded) for task in job.tasks(load_model(job.model))]
+
+
+def _failed(task: Task, error: str, bundle: bytes | None) -> Outcome:
+    command = replay_command(task, has_bundle=bundle is not None)
+    return Outcome(blank(task, "failed", error), bundle=bundle, replay=command)
+
+
 def measure_here(job: Job) -> tuple[Run, ...]:
-    """Measure ``job`` in this process; the engine is warm after one unmeasured cycle."""
-    model = load_model(job.model)
-    loaded, load_s, load_mib = _read_snapshot(job) if job.as_snapshot else (*_loaded(job), None)
-    actions = loaded.case.actions if loaded.case is not None else ()
-    model = replace(model, actions=actions) if actions else model
+    """Measure ``job`` in this process; the engine is warm after one unmeasured cycle.
+
+    Raises
+    ------
+    InputError
+        As of `measure`.
+    KaiSolverError
+        A cycle or the cold process failed.
+    """
+    tasks = job.tasks(load_model(job.model))
+    loaded, load_s, load_mib = _read_snapshot(job) if job.as_snapshot else (*_loaded(job.source), None)
+    model = model_for(tasks[0], loaded)
     before_s = calibration_s()
-    clock = CpuClock() if job.clock == "cpu" else time.monotonic
-    with PeakMemory() as memory, Engine(model, clock=clock) as engine:
+    with PeakMemory() as memory, engine_for(tasks[0], model) as engine:
         engine.wait()
-        measurement = _Measurement(job, model, loaded.snapshot, engine)
-        runs = measurement.runs()
-    calibrated_s = (before_s + calibration_s()) / 2
-    cold = [cold_s(job, seed) if job.cold and job.generate is None and job.real is None else None for seed in job.seeds]
-    return tuple(
-        replace(
-            run,
-            cold_s=seconds,
-            load_s=load_s,
-            load_mib=load_mib,
-            memory_mib=memory.peak_mib,
-            calibration_s=calibrated_s,
-        )
-        for run, seconds in zip(runs, cold, strict=True)
-    )
+        runs = _Measurement(job, model, loaded, engine).runs(tasks)
+    shared = {CALIBRATION: (before_s + calibration_s()) / 2} | ({} if load_mib is None else {LOAD_MEMORY: load_mib})
+    cold = {seed: cold_s(job.file, job, seed) for seed in job.seeds if job.cold and job.file is not None}
+
+    def completed(run: Run) -> Run:
+        record = run.record
+        alone = {PROCESS: cold[record.seed]} if record.seed in cold else {}
+        row = replace(record, read_s=load_s, peak_mib=memory.peak_mib, measures={**record.measures, **shared, **alone})
+        return replace(run, outcome=replace(run.outcome, record=row))
+
+    return tuple(map(completed, runs))
 
 
-def _loaded(job: Job) -> tuple[Loaded, float]:
+def _loaded(source: InstanceFile | Generated) -> tuple[Loaded, float]:
     """The instance, and the seconds that it took."""
     start = time.perf_counter()
-    loaded = _instance(job)
+    loaded = read_instance(source)
     return loaded, time.perf_counter() - start
 
 
@@ -217,107 +224,95 @@ def _read_snapshot(job: Job) -> tuple[Loaded, float, float]:
         with ProcessPoolExecutor(1, mp_context=get_context("spawn"), initializer=_leave_interrupts_to_parent) as pool:
             pool.submit(_write_snapshot, job, path).result()
         with PeakMemory() as memory:
-            loaded, seconds = _loaded(replace(job, instance=path, generate=None, real=None))
+            loaded, seconds = _loaded(InstanceFile(job.source.name, path))
     return loaded, seconds, memory.peak_mib
 
 
 def _write_snapshot(job: Job, path: Path) -> None:
-    path.write_bytes(kai_snapshot(_instance(job).snapshot))
-
-
-def _instance(job: Job) -> Loaded:
-    found = load_instance(job.instance) if job.generate is None else Loaded(generated(job.generate, job.draw), "native")
-    return found if job.real is None else replace(found, snapshot=made_real(found.snapshot, job.real, job.draw))
+    path.write_bytes(kai_snapshot(read_instance(job.source).snapshot))
 
 
 class _Measurement:
     """The cycles of one job: one to warm up, one a seed, then the steady ones."""
 
-    def __init__(self, job: Job, model: SolverModel, snapshot: Snapshot, engine: Engine) -> None:
+    def __init__(self, job: Job, model: SolverModel, loaded: Loaded, engine: Engine) -> None:
         self._job = job
         self._model = model
-        self._snapshot = snapshot
+        self._loaded = loaded
+        self._snapshot = loaded.snapshot
         self._engine = engine
-        self._budget_s = model.budget_s if job.budget_s is None else job.budget_s
-        self._peers = tuple(peers_beside(job.instance, snapshot)) if job.generate is None and job.real is None else ()
-        self._first_cycle_s: float | None = None
+        self._peers = () if job.file is None else tuple(peers_beside(job.file, loaded.snapshot))
 
-    def runs(self) -> list[Run]:
+    def runs(self, tasks: Sequence[Task]) -> list[Run]:
         """One a seed."""
+        shared: dict[str, float] = {}
         if self._job.warm_up:
-            self._first_cycle_s = self._cycle(self._snapshot, self._job.seeds[0]).timing_s["decide"]
-        found = [self._measured(seed) for seed in self._job.seeds]
-        steady_s = self._steady_s() if self._job.steady else None
-        pairs = self._link_pairs(self._job.product) if self._job.product else ()
-        return [replace(run, steady_s=steady_s, link_pairs=pairs) for run in found]
+            warm = decide(tasks[0], self._snapshot, self._model, self._engine)
+            shared[FIRST_CYCLE] = warm.record.solve_s
+        found = [self._measured(task) for task in tasks]
+        if self._job.steady:
+            shared[STEADY] = self._steady_s(tasks[0].budget_s)
+        if self._job.product:
+            shared |= self._pairs(tasks[0])
+        return [_with(run, shared) for run in found]
 
-    def _cycle(self, snapshot: Snapshot, seed: int, moments: Moments | None = None) -> Plan:
-        """A cycle that knows nothing of those before it; only the solver's process is warm."""
-        engine = self._engine
-        options: dict[str, Any] = {"budget_s": self._budget_s, "seed": seed, "progress": moments}
-        return cycle(snapshot, self._model, clock=engine.clock, child=engine.child, **options)
+    def _measured(self, task: Task) -> Run:
+        cpu_s, start_s = family_cpu_s(), time.monotonic()
+        try:
+            decided = decide(task, self._snapshot, self._model, self._engine)
+        except KaiSolverError as error:
+            return Run(_failed(task, str(error), bundle_of(task, self._loaded)))
+        cpu_s, wall_s = family_cpu_s() - cpu_s, time.monotonic() - start_s
+        plan = decided.plan
+        ours = reached_by(self._snapshot, plan)
+        unknown = {entry.gang for entry in plan.pending if entry.proof.state != "proven"}
+        waiting = {gang.key: waiting_gpus(gang) for gang in self._snapshot.gangs}
+        measures = {
+            PLACED: len(ours.full),
+            PARTLY: len(ours.partial),
+            PENDING_GPUS: sum(waiting.values()),
+            UNKNOWN_GPUS: sum(waiting[gang] for gang in unknown),
+        }
+        measures |= {f"{PHASE}{name}": seconds for name, seconds in plan.timing_s.items()}
+        row = replace(decided.record, measures=measures, cpu_s=cpu_s, wall_s=wall_s)
+        outcome = Outcome(row, decided.improvements)
+        if outcome.record.has_failed:
+            bundle = bundle_of(task, self._loaded)
+            outcome = replace(outcome, bundle=bundle, replay=replay_command(task, has_bundle=True))
+        worse = tuple(text for text in (shortfall(ours, peer) for peer in self._peers) if text)
+        return Run(outcome, self._peers, worse)
 
-    def _measured(self, seed: int) -> Run:
-        moments = Moments()
-        cpu_s = family_cpu_s()
-        plan = self._cycle(self._snapshot, seed, moments)
-        return self._run(seed, plan, moments, family_cpu_s() - cpu_s)
-
-    def _steady_s(self) -> float:
+    def _steady_s(self, budget_s: float) -> float:
         """Cycles one after the other by the same engine, which may keep what did not change."""
         snapshot, seconds = self._snapshot, []
-        plan = self._engine.cycle(snapshot, budget_s=self._budget_s)
+        plan = self._engine.cycle(snapshot, budget_s=budget_s)
         for seed in range(self._job.steady):
             snapshot = next_moment(snapshot, plan, seed)
-            plan = self._engine.cycle(snapshot, budget_s=self._budget_s, seed=seed)
+            plan = self._engine.cycle(snapshot, budget_s=budget_s, seed=seed)
             seconds.append(plan.timing_s["decide"])
         return median(seconds)
 
-    def _link_pairs(self, product: str) -> tuple[Pair, ...]:
+    def _pairs(self, task: Task) -> dict[str, float]:
         clock = CpuClock()
 
         def cpu_s(snapshot: Snapshot) -> float:
             gc.collect()  # What the cycle before left is none of this one's.
             start_s = clock()
-            self._cycle(snapshot, self._job.seeds[0])
+            decide(task, snapshot, self._model, self._engine)
             return clock() - start_s
 
-        return in_pairs(cpu_s, self._snapshot, with_links(self._snapshot, product, self._job.draw))
+        linked = with_links(self._snapshot, self._job.product, self._job.source.draw)
+        pairs = enumerate(in_pairs(cpu_s, self._snapshot, linked))
+        return {name: value for at, (plain, beside) in pairs for name, value in _pair(at, plain, beside)}
 
-    def _run(self, seed: int, plan: Plan, moments: Moments, cpu_s: float) -> Run:
-        ours = reached_by(self._snapshot, plan)
-        worse = tuple(text for text in (shortfall(ours, peer) for peer in self._peers) if text)
-        unknown = {entry.gang for entry in plan.pending if entry.proof.state != "proven"}
-        waiting = {gang.key: waiting_gpus(gang) for gang in self._snapshot.gangs}
-        return Run(
-            instance=self._job.name or str(self._job.instance),
-            model=self._model.name,
-            seed=seed,
-            load_s=0.0,
-            decide_s=plan.timing_s["decide"],
-            memory_mib=0.0,
-            placed=len(ours.full),
-            partly=len(ours.partial),
-            evicted=len(plan.evictions),
-            moved=len(plan.moves),
-            pending=len(plan.pending),
-            proven=sum(entry.proof.state == "proven" for entry in plan.pending),
-            source=plan.source,
-            stages=plan.stages,
-            peers=self._peers,
-            worse_than=worse,
-            budget_s=self._budget_s,
-            draw=self._job.draw,
-            nodes=len(self._snapshot.nodes),
-            first_cycle_s=self._first_cycle_s,
-            cpu_s=cpu_s,
-            timing_s=plan.timing_s,
-            moments=moments.stages,
-            pending_gpus=sum(waiting.values()),
-            unknown_gpus=sum(waiting[gang] for gang in unknown),
-            notes=plan.notes,
-            clock=self._job.clock,
-        )
+
+def _pair(at: int, plain: float, linked: float) -> tuple[tuple[str, float], ...]:
+    return (f"{PLAIN}{at}", plain), (f"{LINKED}{at}", linked)
+
+
+def _with(run: Run, measures: Mapping[str, float]) -> Run:
+    record = replace(run.record, measures={**run.record.measures, **measures})
+    return replace(run, outcome=replace(run.outcome, record=record))
 
 
 def waiting_gpus(gang: Gang) -> float:
@@ -329,7 +324,7 @@ def waiting_gpus(gang: Gang) -> float:
     )
 
 
-def cold_s(job: Job, seed: int) -> float:
+def cold_s(file: Path, job: Job, seed: int) -> float:
     """Seconds of ``kai-solver solve`` from an empty process to the printed plan.
 
     Raises
@@ -342,7 +337,7 @@ def cold_s(job: Job, seed: int) -> float:
         "-m",
         "kai_solver",
         "solve",
-        str(job.instance),
+        str(file),
         "--model",
         job.model,
         "--json",

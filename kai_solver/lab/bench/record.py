@@ -8,12 +8,13 @@ from typing import TypeVar
 from kai_solver.errors import InputError
 from kai_solver.instances_io.bench_schema import BenchDoc, CheckDoc, EntryDoc, MeasuredDoc, SlopeDoc
 from kai_solver.lab.bench.added import added
+from kai_solver.lab.bench.compare import grouped
 from kai_solver.lab.bench.figures import promised_s
 from kai_solver.lab.bench.linked import growths
-from kai_solver.lab.bench.measure import Run
+from kai_solver.lab.bench.measure import CALIBRATION, Run
 from kai_solver.lab.bench.sets import BenchSet, Verdict, late, verdicts
 from kai_solver.lab.bench.slope import Line, fitted
-from kai_solver.lab.bench.stored import Stored, grouped
+from kai_solver.lab.bench.stored import Stored
 from kai_solver.lab.bench.tables import added_table, limits_table, said
 
 _Key = tuple[str, str, str, float]
@@ -98,8 +99,8 @@ def _how(stored: Stored) -> str:
     """Day, machine, and how it was measured."""
     runs = stored.runs
     cycles = _range(len(group) for group in grouped(runs).values())
-    clocks = " and ".join(sorted({run.clock for run in runs}))
-    speeds = [run.calibration_s * 1000 for run in runs]
+    clocks = " and ".join(sorted({run.record.clock for run in runs}))
+    speeds = [(run.measure(CALIBRATION) or 1.0) * 1000 for run in runs]
     text = (
         f"Measured on {stored.date} with kai-solver {stored.version} on {stored.machine}; {clocks} time, medians of "
         f"{cycles} cycles that know nothing of those before. The calibration took {min(speeds):.0f} to "
@@ -118,7 +119,10 @@ def _bullets(bench_set: BenchSet, stored: Stored, found: Sequence[Verdict]) -> l
     known = [verdict for verdict in found if verdict.value is not None]
     over = [_over(verdict) for verdict in known if verdict.is_over]
     missing = [f"{_name(verdict)} {verdict.figure}" for verdict in found if verdict.value is None]
-    broken = [f"{run.instance} {run.decide_s:.2f} s of {promised_s(run.budget_s):.2f} s" for run in late(stored.runs)]
+    broken = [
+        f"{record.instance} {record.solve_s:.2f} s of {promised_s(record.budget_s):.2f} s"
+        for record in (run.record for run in late(stored.runs))
+    ]
     ended = f"{len(stored.runs) - len(broken)} of {len(stored.runs)} cycles ended by 1.2 B + 0.2 s; too late"
     spreads = link_spreads(stored.runs)
     lines = [line for slope in bench_set.doc.slopes if (line := fitted(slope, stored.runs)) is not None]
@@ -149,7 +153,7 @@ def link_spreads(runs: Sequence[Run]) -> list[str]:
     """By instance, how much the growth through links differs from pair to pair."""
     found = []
     for key, group in grouped(runs).items():
-        spread = growths(group[0].link_pairs)
+        spread = growths(group[0].pairs)
         if spread is not None:
             seed = f" seed {key.draw}" if key.draw != 1 else ""
             found.append(f"{key.instance}{seed} {spread[0]:+.1%} to {spread[2]:+.1%}")

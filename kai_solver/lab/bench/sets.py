@@ -1,5 +1,6 @@
 """Benchmark sets: what they ask to be measured, and what became of their limits."""
 
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -8,10 +9,11 @@ from kai_solver.errors import InputError, nearest
 from kai_solver.instances_io import read_documents
 from kai_solver.instances_io.bench_schema import BENCH_FORMAT, BenchDoc, CheckDoc, EntryDoc, Figure, SlopeDoc
 from kai_solver.instances_io.fields import validate
+from kai_solver.lab.bench.compare import Key, grouped
 from kai_solver.lab.bench.figures import figure_of, promised_s
 from kai_solver.lab.bench.measure import Job, Run
 from kai_solver.lab.bench.slope import fitted
-from kai_solver.lab.bench.stored import Key, grouped
+from kai_solver.lab.runs import Generated, InstanceFile, content_hash
 
 STEADY_CYCLES = 3
 NO_CHECK = (("default", 2.0),)
@@ -72,24 +74,38 @@ def jobs_of(bench_set: BenchSet, models: Sequence[str] = (), floor: str | None =
     """
     return [
         Job(
-            Path(entry.name) if entry.generate is not None else bench_set.path.parent / entry.file,
+            source_of(bench_set, entry, draw),
             model,
             tuple(range(1, 1 + bench_set.doc.cycles)) if (model, budget_s) not in once else (1,),
             budget_s,
             warm_up=(model, budget_s) not in once,
-            generate=entry.generate,
-            real=entry.real,
             as_snapshot=entry.as_snapshot,
-            draw=draw,
             steady=STEADY_CYCLES if (model, budget_s) in _asking(entry, "steady") else 0,
             product=entry.product if (model, budget_s) in _asking(entry, "link-growth") else "",
-            name=entry.name,
         )
         for entry in bench_set.doc.entries
         for once in [_only_for_growth(bench_set.doc, entry)]
         for model, budget_s in _asked(bench_set.doc, entry, models, floor)
         for draw in entry.seeds
     ]
+
+
+def source_of(bench_set: BenchSet, entry: EntryDoc, draw: int) -> Generated | InstanceFile:
+    """What an entry is about, drawn with that seed.
+
+    Raises
+    ------
+    InputError
+        Its file does not exist.
+    """
+    if entry.generate is not None:
+        return Generated(entry.name, entry.generate, entry.real, draw)
+    file = Path(os.path.normpath(bench_set.path.parent / entry.file))
+    if not file.exists():
+        problem = f"names {entry.file}, which does not exist"
+        cure = "Correct the name; it is read beside the set"
+        raise InputError(problem, file=str(bench_set.path), field=entry.name, cure=cure)
+    return InstanceFile(entry.name, file, content_hash(file), entry.real, draw)
 
 
 def _only_for_growth(doc: BenchDoc, entry: EntryDoc) -> set[tuple[str, float]]:
@@ -162,4 +178,4 @@ def _slope_verdict(slope: SlopeDoc, runs: Sequence[Run]) -> Verdict:
 
 def late(runs: Sequence[Run]) -> tuple[Run, ...]:
     """Runs that broke the promise of their budget."""
-    return tuple(run for run in runs if run.decide_s > promised_s(run.budget_s))
+    return tuple(run for run in runs if run.record.solve_s > promised_s(run.record.budget_s))

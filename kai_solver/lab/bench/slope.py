@@ -38,10 +38,11 @@ def fitted(slope: SlopeDoc, runs: Sequence[Run]) -> Line | None:
     """The line of a slope; None where fewer than two sizes were measured. Of several seeds, the median counts."""
     points: dict[int, list[float]] = {}
     for entry in slope.entries:
-        of = [r for r in runs if (r.instance, r.model, r.budget_s) == (entry, slope.model, slope.budget)]
+        asked = (entry, slope.model, slope.budget)
+        of = [run for run in runs if (run.record.instance, run.record.model, run.record.budget_s) == asked]
         value = figure_of(slope.figure, of)
         if of and value:
-            points.setdefault(of[0].nodes, []).append(value)
+            points.setdefault(of[0].record.nodes, []).append(value)
     if len(points) < 2:
         return None
     nodes = sorted(points)
@@ -54,7 +55,7 @@ def peer_lines(
     slope: SlopeDoc, runs: Sequence[Run], entries: Sequence[EntryDoc]
 ) -> dict[str, tuple[tuple[int, float], ...]]:
     """By name, nodes and seconds of other schedulers on the entries of a slope that were measured."""
-    nodes = {run.instance: run.nodes for run in runs}
+    nodes = {run.record.instance: run.record.nodes for run in runs}
     found: dict[str, list[tuple[int, float]]] = {}
     for entry in entries:
         if entry.name in slope.entries and entry.name in nodes:

@@ -9,6 +9,7 @@ from signal import SIG_IGN, SIGINT, signal
 from kai_solver.errors import InputError
 from kai_solver.lab.experiments.baselines import BASELINES, run_baseline
 from kai_solver.lab.experiments.report import Run, RunSpec, report
+from kai_solver.lab.experiments.rows import FailedRun
 from kai_solver.lab.experiments.trace import load_trace
 from kai_solver.lab.experiments.verify import verify
 from kai_solver.lab.experiments.windows import run_windows
@@ -55,8 +56,8 @@ def run_suite(
     jobs: int = 1,
     progress: Progress = lambda _spec, _part: None,
     should_stop: Stop = lambda: False,
-) -> Iterator[Run]:
-    """Yield runs as they end; after ``should_stop`` the rest is left out."""
+) -> Iterator[Run | FailedRun]:
+    """Yield runs as they end, however they do; after ``should_stop`` the rest is left out."""
     if jobs == 1:
         yield from _one_by_one(folder, specs, progress, should_stop)
     else:
@@ -81,25 +82,34 @@ def run_one(folder: Path, spec: RunSpec, progress: Progress, should_stop: Stop) 
     return report(trace, spec, record)
 
 
-def _one_by_one(folder: Path, specs: Sequence[RunSpec], progress: Progress, should_stop: Stop) -> Iterator[Run]:
+def _one_by_one(
+    folder: Path, specs: Sequence[RunSpec], progress: Progress, should_stop: Stop
+) -> Iterator[Run | FailedRun]:
     for spec in specs:
         if should_stop():
             return
-        run = run_one(folder, spec, progress, should_stop)
+        try:
+            run: Run | FailedRun | None = run_one(folder, spec, progress, should_stop)
+        except Exception as error:  # whatever it does, the other runs go on
+            run = FailedRun(spec, f"{type(error).__name__}: {error}")
         if run is not None:
             yield run
 
 
 def _side_by_side(
     folder: Path, specs: Sequence[RunSpec], jobs: int, progress: Progress, should_stop: Stop
-) -> Iterator[Run]:
+) -> Iterator[Run | FailedRun]:
     """Processes of their own; progress is told when a run ends."""
     with ProcessPoolExecutor(jobs, mp_context=get_context("spawn"), initializer=_ignore_interrupt) as pool:
-        waiting: set[Future[Run | None]] = {pool.submit(run_quietly, folder, spec) for spec in specs}
+        asked = {pool.submit(run_quietly, folder, spec): spec for spec in specs}
+        waiting: set[Future[Run | None]] = set(asked)
         while waiting and not should_stop():
             ended, waiting = wait(waiting, timeout=_LOOK_S, return_when=FIRST_COMPLETED)
             for future in ended:
-                run = future.result()
+                try:
+                    run: Run | FailedRun | None = future.result()
+                except Exception as error:  # its process died, or the run failed in it
+                    run = FailedRun(asked[future], f"{type(error).__name__}: {error}")
                 if run is not None:
                     progress(run.spec, 1.0)
                     yield run

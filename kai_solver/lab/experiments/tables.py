@@ -1,4 +1,4 @@
-"""Tidy tables of an experiment as CSV: the summary, curves over arrived demand, failures by size."""
+"""Tables of an experiment: a row for each run as of every command, curves over arrived demand, failures by size."""
 
 import csv
 from collections.abc import Iterator, Sequence
@@ -7,6 +7,8 @@ from pathlib import Path
 
 from kai_solver.errors import InputError
 from kai_solver.lab.experiments.report import SIZES, Bin, Failures, Run
+from kai_solver.lab.experiments.rows import MARKS, FailedRun, openb_outcome
+from kai_solver.lab.runs import RunRecord, write_runs
 
 Cell = str | int | float | None
 
@@ -19,11 +21,11 @@ SUMMARY_COLUMNS = (
     "moved",
     "seconds",
 )
-TABLES = ("summary", "curves", "failed")
+TABLES = ("curves", "failed")
 
 
-def write_tables(runs: Sequence[Run], folder: Path) -> None:
-    """Write all tables into ``folder``, which is made; files that were there are replaced.
+def write_tables(runs: Sequence[Run | FailedRun], folder: Path, data: Path) -> None:
+    """Write all tables of runs on ``data`` into ``folder``, which is made; files that were there are replaced.
 
     Raises
     ------
@@ -31,19 +33,19 @@ def write_tables(runs: Sequence[Run], folder: Path) -> None:
         The folder cannot be written.
     """
     ordered = sorted(runs, key=lambda run: run.spec)
+    ended = [run for run in ordered if isinstance(run, Run)]
     try:
         folder.mkdir(parents=True, exist_ok=True)
         for table in TABLES:
-            _write(folder / f"{table}.csv", columns(table), rows(table, ordered))
+            _write(folder / f"{table}.csv", columns(table), rows(table, ended))
     except OSError as error:
         reason = error.strerror or str(error)
         raise InputError(f"cannot be written: {reason}", file=str(folder), cure="Choose another folder") from None
+    write_runs(folder, [openb_outcome(run, data) for run in ordered])
 
 
 def columns(table: str) -> tuple[str, ...]:
     """Columns of a table."""
-    if table == "summary":
-        return SUMMARY_COLUMNS
     row = Bin if table == "curves" else Failures
     return (*RUN_COLUMNS, *(field.name for field in fields(row)))
 
@@ -52,16 +54,23 @@ def rows(table: str, runs: Sequence[Run]) -> Iterator[tuple[Cell, ...]]:
     """Rows of a table, run by run."""
     for run in runs:
         key: tuple[Cell, ...] = astuple(run.spec)
-        if table == "summary":
-            yield (*key, *_summary(run))
-        else:
-            own: Sequence[Bin | Failures] = run.bins if table == "curves" else run.failures
-            yield from ((*key, *astuple(row)) for row in own)
+        own: Sequence[Bin | Failures] = run.bins if table == "curves" else run.failures
+        yield from ((*key, *astuple(row)) for row in own)
 
 
-def _summary(run: Run) -> tuple[Cell, ...]:
-    failed = [run.failed(size) for size in SIZES]
-    return (run.allocation_at(100), run.allocation_at(130), *failed, run.moved, run.seconds)
+def summary_of(record: RunRecord) -> tuple[Cell, ...]:
+    """The row of a run in the columns of `SUMMARY_COLUMNS`.
+
+    Raises
+    ------
+    KeyError
+        It is of something else.
+    """
+    measures = record.measures
+    key = (record.instance, record.seed, record.model.partition(" ")[0], measures["window"], measures["moves_share"])
+    allocated = (measures.get(f"allocated_percent/{at}") for at in MARKS)
+    failed = (measures[f"failed_pods/{size}"] for size in SIZES)
+    return (*key, *allocated, *failed, record.moved_pods, record.solve_s)
 
 
 def _write(path: Path, names: Sequence[str], values: Iterator[tuple[Cell, ...]]) -> None:

@@ -2,7 +2,6 @@
 
 from html import escape
 from importlib.resources import files
-from importlib.util import find_spec
 from pathlib import Path
 from string import Template
 from typing import Any
@@ -10,6 +9,7 @@ from typing import Any
 import orjson
 
 from kai_solver.errors import InputError
+from kai_solver.errors.extras import check_package
 from kai_solver.lab.reports.build import Report
 from kai_solver.lab.reports.figure import Figure, Section, Table
 from kai_solver.lab.reports.gantt import gantt_content
@@ -32,9 +32,7 @@ def check_plotly() -> None:
     InputError
         It is not installed.
     """
-    if find_spec("plotly") is None:
-        cure = "Install it: pip install 'kai-solver[experiments]'"
-        raise InputError("reports need plotly, which is not installed", cure=cure)
+    check_package("plotly", "reports need")
 
 
 def check_place(path: Path) -> None:

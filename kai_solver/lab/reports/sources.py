@@ -1,6 +1,6 @@
 """What a folder holds: a study, the tables of a simulation, or those of the openb experiment."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -9,8 +9,10 @@ import orjson
 from pydantic import TypeAdapter
 
 from kai_solver.errors import InputError
-from kai_solver.lab.runs import Frames, Study
+from kai_solver.lab.runs import Frames, KeptRuns, RunRecord, Study, frames_of, read_runs
 from kai_solver.lab.runs.frames import check_polars
+from kai_solver.lab.runs.kept import RUNS
+from kai_solver.lab.runs.scoring import with_integrals
 from kai_solver.lab.runs.study import DEFINITION
 from kai_solver.lab.simulate.tables import TABLES, polars_schema
 from kai_solver.lab.tune import TuneVerdict, read_verdict
@@ -20,10 +22,10 @@ from kai_solver.lab.tune.tuning import SPACE, VERDICT
 if TYPE_CHECKING:
     import polars as pl
 
-SIMULATION_FORMAT = "kai-simulation/v1"
 _KINDS = (
     "Name the folder of `kai-solver simulate -o FOLDER`, of `kai-solver experiment openb -o FOLDER`, "
-    "or of a study (`kai-solver compare --study FOLDER`, `kai-solver tune SPACE --study FOLDER`)"
+    "of `kai-solver bench --save FOLDER`, or of a study (`kai-solver compare --study FOLDER`, "
+    "`kai-solver tune SPACE --study FOLDER`)"
 )
 
 
@@ -36,7 +38,7 @@ class Simulation:
     label
         What the report calls it: the policy, and the folder where that is needed.
     summary
-        Its entry in ``summary.json``.
+        What its row says in numbers.
     tables
         By name, as `simulate.tables` has them; rows of this policy alone.
     """
@@ -119,10 +121,16 @@ def read_folders(folders: Sequence[Path]) -> Found:
             tunings.append(_tuning(folder, label))
         elif (folder / DEFINITION).is_file():
             studies.append(_study(folder, label))
-        elif (folder / "summary.json").is_file():
-            simulations += _simulations(folder, label)
-        elif (folder / "summary.csv").is_file() and (folder / "curves.csv").is_file():
-            openb.append(_openb(folder, label))
+        elif (folder / RUNS).is_file():
+            kept = read_runs(folder, "Make the folder again with the command that made it")
+            commands = {record.command for record in kept.records.values()}
+            replays = [record for record in kept.records.values() if not record.has_failed]
+            if commands == {"simulate"}:
+                simulations += _simulations(folder, label, replays)
+            elif (folder / "curves.csv").is_file():
+                openb.append(_openb(folder, label, replays))
+            else:
+                studies.append(_kept(folder, label, kept))
         else:
             problem = "is empty" if not any(folder.iterdir()) else "is no study, no simulation and no experiment"
             raise InputError(problem, file=str(folder), cure=_KINDS)
@@ -141,51 +149,58 @@ def _labels(folders: Sequence[Path]) -> dict[Path, str]:
     raise InputError("is named twice", file=str(twice), cure="Name each folder once")
 
 
-def _simulations(folder: Path, label: str) -> list[Simulation]:
-    path = folder / "summary.json"
+def _simulations(folder: Path, label: str, records: Iterable[RunRecord]) -> list[Simulation]:
     cure = "Make it again with this version: kai-solver simulate SCENARIO -o FOLDER"
-    try:
-        document = orjson.loads(path.read_bytes())
-    except orjson.JSONDecodeError as error:
-        raise InputError(f"is no JSON: {error}", file=str(path), cure=cure) from None
-    found = document.get("format") if isinstance(document, dict) else None
-    if found != SIMULATION_FORMAT:
-        problem = f"is of another version: {found!r} in place of {SIMULATION_FORMAT!r}"
-        raise InputError(problem, file=str(path), field="format", cure=cure)
     tables = {name: read_table(folder / f"{name}.csv", polars_schema(name), cure) for name in TABLES}
     import polars as pl
 
-    try:
-        summaries = {str(entry["policy"]): dict(entry) for entry in document["policies"]}
-        for entry in summaries.values():
-            _check_summary(entry)
-    except (KeyError, TypeError, ValueError) as error:
-        problem = f"has a policy of another version: {error!r}"
-        raise InputError(problem, file=str(path), field="policies", cure=cure) from None
-    if not summaries:
-        raise InputError("has no policy: nothing was replayed", file=str(path), field="policies", cure=cure)
-    return [
-        Simulation(
-            label=f"{label}: {policy}" if label else policy,
-            folder=folder,
-            policy=policy,
-            summary=summary,
-            tables={name: table.filter(pl.col("policy") == policy) for name, table in tables.items()},
+    found = []
+    for record in records:
+        try:
+            summary = _summary_of(record)
+        except KeyError as error:
+            problem = f"has a replay of another version: it has no {error}"
+            raise InputError(problem, file=str(folder / RUNS), field="measures", cure=cure) from None
+        found.append(
+            Simulation(
+                label=f"{label}: {record.model}" if label else record.model,
+                folder=folder,
+                policy=record.model,
+                summary=summary,
+                tables={name: table.filter(pl.col("policy") == record.model) for name, table in tables.items()},
+            )
         )
-        for policy, summary in summaries.items()
-    ]
+    if not found:
+        raise InputError("has no policy: nothing was replayed", file=str(folder / RUNS), cure=cure)
+    return found
 
 
-_NUMBERS = ("end_s", "utilisation", "goodput", "evictions", "moves", "fairness_gap", "fragmentation", "idle_price")
+_NUMBERS = ("utilisation", "goodput", "fairness_gap", "fragmentation", "idle_price")
 
 
-def _check_summary(entry: dict[str, Any]) -> None:
-    for name in _NUMBERS:
-        float(entry[name])
-    str(entry["scenario"])
-    for name in ("jobs", "gpu_hours", "solve_s"):
-        for value in entry[name].values():
-            float(value)
+def _summary_of(record: RunRecord) -> dict[str, Any]:
+    """The row as its report needs it.
+
+    Raises
+    ------
+    KeyError
+        It has no such measure.
+    """
+    measures = record.measures
+
+    def group(name: str) -> dict[str, float]:
+        return {key.partition("/")[2]: value for key, value in measures.items() if key.startswith(f"{name}/")}
+
+    return {
+        "scenario": record.instance,
+        "interrupted": record.status == "interrupted",
+        "end_s": measures["simulated_s"],
+        "evictions": record.evicted_pods,
+        "moves": record.moved_pods,
+        **{name: measures[name] for name in _NUMBERS},
+        **{name: group(name) for name in ("jobs", "gpu_hours")},
+        "solve_s": group("decide_s"),
+    }
 
 
 def _study(folder: Path, label: str) -> StudyTables:
@@ -199,8 +214,16 @@ def _study(folder: Path, label: str) -> StudyTables:
     for run, place in study.simulations.items():
         record = records[run]
         where = f"{label}: {record.instance}" if label else record.instance
-        replays += _simulations(place, f"{where}, seed {record.seed}")
+        replays += _simulations(place, f"{where}, seed {record.seed}", [record])
     return StudyTables(label or study.definition.command, folder, frames, tuple(replays))
+
+
+def _kept(folder: Path, label: str, kept: KeptRuns) -> StudyTables:
+    """Runs of a command that keeps no study."""
+    records = with_integrals(tuple(kept.records.values()), kept.improvements)
+    if not records:
+        raise InputError("has no run", file=str(folder / RUNS), cure=_KINDS)
+    return StudyTables(label or records[0].command, folder, frames_of(records, kept.improvements), ())
 
 
 def _tuning(folder: Path, label: str) -> Tuning:
@@ -219,21 +242,26 @@ def _tuning(folder: Path, label: str) -> Tuning:
     return Tuning(label or verdict.study, folder, verdict, parameters)
 
 
-def _openb(folder: Path, label: str) -> Openb:
+def _openb(folder: Path, label: str, records: Sequence[RunRecord]) -> Openb:
     import polars as pl
 
+    from kai_solver.lab.experiments.tables import SUMMARY_COLUMNS, columns, summary_of
     from kai_solver.lab.experiments.tables import TABLES as NAMES
-    from kai_solver.lab.experiments.tables import columns
 
     cure = "Make it again with this version: kai-solver experiment openb -o FOLDER"
-    tables = {}
-    for name in NAMES:
-        schema = {
-            column: pl.String if column in ("trace", "policy", "size", "at") else pl.Float64 for column in columns(name)
-        }
-        tables[name] = read_table(folder / f"{name}.csv", schema, cure)
-    if tables["summary"].is_empty():
-        raise InputError("has no run", file=str(folder / "summary.csv"), cure=cure)
+    if not records:
+        raise InputError("has no run", file=str(folder / RUNS), cure=cure)
+
+    def schema(names: Iterable[str]) -> dict[str, type[pl.DataType]]:
+        return {name: pl.String if name in ("trace", "policy", "size", "at") else pl.Float64 for name in names}
+
+    try:
+        rows = [summary_of(record) for record in records]
+    except KeyError as error:
+        problem = f"has a run of another version: it has no {error}"
+        raise InputError(problem, file=str(folder / RUNS), field="measures", cure=cure) from None
+    tables = {"summary": pl.DataFrame(rows, schema=schema(SUMMARY_COLUMNS), orient="row", strict=False)}
+    tables |= {name: read_table(folder / f"{name}.csv", schema(columns(name)), cure) for name in NAMES}
     return Openb(label or "openb", folder, tables)
 
 

@@ -54,8 +54,13 @@ def costs_of(rows: Sequence[Row], column: str) -> dict[str, dict[Problem, float 
     costs: dict[str, dict[Problem, float | None]] = {}
     for row in rows:
         mine = costs.setdefault(row["model"], {})
-        mine[row["instance"], row["seed"]] = row[column] if row["status"] == "ok" else None
+        mine[drawn_name(row), row["seed"]] = row[column] if row["status"] == "ok" else None
     return costs
+
+
+def drawn_name(row: Row) -> str:
+    """The instance; draws of one generator are instances of their own."""
+    return str(row["instance"]) if row["draw"] == 1 else f"{row['instance']}, draw {row['draw']}"
 
 
 def largest_gaps(stages: "pl.DataFrame") -> dict[str, float]:
@@ -67,7 +72,7 @@ def largest_gaps(stages: "pl.DataFrame") -> dict[str, float]:
 
 
 def _counted(rows: Sequence[Row], models: Sequence[str]) -> str:
-    instances = len({row["instance"] for row in rows})
+    instances = len({drawn_name(row) for row in rows})
     seeds = len({row["seed"] for row in rows})
     failed = sum(row["status"] != "ok" for row in rows)
     proven = sum(row["status"] == "ok" and row["proof_s"] is not None for row in rows)
@@ -203,7 +208,7 @@ def _sizes(rows: Sequence[Row], models: Sequence[str], stages: "pl.DataFrame") -
         series = []
         for style, model in enumerate(models):
             mine = [row for row in fine if row["model"] == model and value(row) is not None]
-            texts = [f"{row['instance']}, seed {row['seed']}, {row['nodes']:,} nodes" for row in mine]
+            texts = [f"{drawn_name(row)}, seed {row['seed']}, {row['nodes']:,} nodes" for row in mine]
             x, y = [float(row["pods"]) for row in mine], [value(row) for row in mine]
             series.append(Series(model, x, y, "points", style, texts))
         panels.append(Panel(title, "pods that wait (logarithmic)", label, series, is_log_x=True, is_log_y=is_log))

@@ -3,9 +3,10 @@
 from kai_solver.lab.runs.definition import Definition, tasks_of
 from kai_solver.lab.runs.executing import RunStoppedError, execute
 from kai_solver.lab.runs.frames import Frames, frames_of
+from kai_solver.lab.runs.kept import KeptRuns, read_runs, replay_of, write_runs
 from kai_solver.lab.runs.paired import PairedDifference, PairedVerdict, paired_difference
 from kai_solver.lab.runs.places import DaskCluster
-from kai_solver.lab.runs.record import FORMAT, Improvement, RunRecord, StageResult, Status
+from kai_solver.lab.runs.record import Improvement, RunRecord, StageResult, Status
 from kai_solver.lab.runs.study import Study
 from kai_solver.lab.runs.studying import Runner, Standing, check_tasks, run_study, runs_here
 from kai_solver.lab.runs.task import (
@@ -24,7 +25,6 @@ from kai_solver.lab.runs.task import (
 from kai_solver.lab.runs.verdicts import PLAN, Comparison, ModelFigures, comparisons, model_figures
 
 __all__ = [
-    "FORMAT",
     "KUBE_DEFAULT",
     "PLAN",
     "Comparison",
@@ -34,6 +34,7 @@ __all__ = [
     "Generated",
     "Improvement",
     "InstanceFile",
+    "KeptRuns",
     "Limits",
     "ModelFigures",
     "Outcome",
@@ -57,8 +58,11 @@ __all__ = [
     "frames_of",
     "model_figures",
     "paired_difference",
+    "read_runs",
+    "replay_of",
     "run_study",
     "runs_here",
     "task_of",
     "tasks_of",
+    "write_runs",
 ]

@@ -127,8 +127,8 @@ def _executed(task: Task, parent: "_Parent", should_stop: Callable[[], bool]) ->
     record = replace(outcome.record, read_s=parent.read_s, peak_mib=watch.peak_mib)
     if record.status == "ok":
         return replace(outcome, record=record)
-    bundle = None
-    if not isinstance(task.source, ScenarioFile):
+    bundle = outcome.bundle
+    if bundle is None and not isinstance(task.source, ScenarioFile):
         with suppress(Exception):  # without it the command shows how to read the instance
             bundle = parent.ask(Ask(task, "bundle"), _Watch(BUNDLE_LIMITS, should_stop))
     command = replay_command(task, has_bundle=bundle is not None)

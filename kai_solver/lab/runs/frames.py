@@ -1,12 +1,11 @@
 """The tables of a study, as polars' data frames, and as Parquet and CSV."""
 
-import importlib.util
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from kai_solver.errors import InputError
+from kai_solver.errors.extras import check_package
 from kai_solver.lab.runs.record import Improvement, RunRecord, StageResult
 
 if TYPE_CHECKING:
@@ -20,16 +19,29 @@ class Frames:
     Attributes
     ----------
     runs
-        A row for each run: the fields of `RunRecord` without its stages.
+        A row for each run: the fields of `RunRecord` without its stages and measures.
     stages
         A row for each stage of each run: run, position (0 is the first), and the fields of `StageResult`.
     improvements
         A row for each improvement: run, and the fields of `Improvement`, in order of time.
+    measures
+        A row for each measure of each run: run, name and value.
     """
 
     runs: "pl.DataFrame"
     stages: "pl.DataFrame"
     improvements: "pl.DataFrame"
+    measures: "pl.DataFrame"
+
+
+@dataclass(frozen=True, slots=True)
+class _Measure:
+    name: str
+    value: float
+
+
+TABLES = tuple(field.name for field in fields(Frames))
+"""Names of the tables, and of their files."""
 
 
 def check_polars() -> None:
@@ -40,9 +52,7 @@ def check_polars() -> None:
     InputError
         It is not installed.
     """
-    if importlib.util.find_spec("polars") is None:
-        cure = "Install it: pip install 'kai-solver[experiments]'"
-        raise InputError("tables need polars, which is not installed", cure=cure)
+    check_package("polars", "tables need")
 
 
 def frames_of(records: Sequence[RunRecord], improvements: Mapping[str, Sequence[Improvement]]) -> Frames:
@@ -54,10 +64,16 @@ def frames_of(records: Sequence[RunRecord], improvements: Mapping[str, Sequence[
         for position, stage in enumerate(record.stages)
     ]
     moments = [{"run": record.run, **asdict(one)} for record in records for one in improvements.get(record.run, ())]
+    measures = [
+        {"run": record.run, "name": name, "value": float(value)}
+        for record in records
+        for name, value in record.measures.items()
+    ]
     return Frames(
         _frame(runs, RunRecord, {}),
         _frame(stages, StageResult, {"run": str, "position": int}),
         _frame(moments, Improvement, {"run": str}),
+        _frame(measures, _Measure, {"run": str}),
     )
 
 
@@ -70,7 +86,7 @@ def write_frames(frames: Frames, folder: Path) -> list[Path]:
         One cannot be written.
     """
     written = []
-    for name in _names(Frames):
+    for name in TABLES:
         frame: pl.DataFrame = getattr(frames, name)
         for ending, write in (("parquet", frame.write_parquet), ("csv", frame.write_csv)):
             path = folder / f"{name}.{ending}"
@@ -82,7 +98,8 @@ def write_frames(frames: Frames, folder: Path) -> list[Path]:
 
 
 def _names(kind: type[Any]) -> Iterable[str]:
-    return [field.name for field in fields(kind) if field.name != "stages" or kind is not RunRecord]
+    apart = ("stages", "measures") if kind is RunRecord else ()
+    return [field.name for field in fields(kind) if field.name not in apart]
 
 
 def _frame(rows: list[dict[str, Any]], kind: type[Any], first: Mapping[str, type]) -> "pl.DataFrame":

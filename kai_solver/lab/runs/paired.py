@@ -1,13 +1,12 @@
 """Whether a figure differs between two models, judged by the pairs of runs that share instance and seed."""
 
-import importlib.util
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
 
-from kai_solver.errors import InputError
+from kai_solver.errors.extras import check_package
 
 PairedVerdict = Literal["less", "more", "no difference", "too few pairs"]
 
@@ -56,9 +55,7 @@ def check_scipy() -> None:
     InputError
         It is not installed.
     """
-    if importlib.util.find_spec("scipy") is None:
-        cure = "Install it: pip install 'kai-solver[experiments]'"
-        raise InputError("tests of differences need scipy, which is not installed", cure=cure)
+    check_package("scipy", "tests of differences need")
 
 
 def paired_difference(figures: Sequence[float], others: Sequence[float], *, tests: int = 1) -> PairedDifference:

@@ -2,7 +2,6 @@
 
 import asyncio
 import hashlib
-import importlib.util
 import os
 import threading
 import time
@@ -16,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
 from kai_solver.errors import InputError
+from kai_solver.errors.extras import check_package
 from kai_solver.lab.runs.machine import revision, versions
 from kai_solver.lab.runs.replaying import replay_command
 from kai_solver.lab.runs.running import blank
@@ -95,9 +95,7 @@ def check_distributed() -> None:
     InputError
         It is not installed.
     """
-    if importlib.util.find_spec("distributed") is None:
-        cure = "Install it: pip install 'kai-solver[experiments]'"
-        raise InputError("runs on a Dask cluster need the package distributed, which is not installed", cure=cure)
+    check_package("distributed", "runs on a Dask cluster need the package")
 
 
 @contextmanager

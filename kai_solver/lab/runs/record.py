@@ -1,14 +1,11 @@
 """One run as one row: what was asked, what came out, what it cost, and with what it was measured."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
-FORMAT = 1
-"""Version of the table's columns."""
-
-Status = Literal["ok", "failed", "out_of_memory", "out_of_time", "lost"]
-"""``lost``: the worker that ran it went away."""
+Status = Literal["ok", "failed", "out_of_memory", "out_of_time", "lost", "interrupted"]
+"""``lost``: the worker that ran it went away. ``interrupted``: a replay that was ended; the row is what it had."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +66,8 @@ class RunRecord:
         Which command ran it: compare, tune, bench, simulate, experiment.
     instance, source, family
         Its name; file, generator or scenario that it is from; the group that splits and reports go by (a trace, a set).
+    draw
+        Seed that the instance, or what is added to it, was drawn with.
     nodes, gpus, gangs, pods
         Size of the instance; gangs and pods are those that wait.
     model, model_hash
@@ -81,6 +80,8 @@ class RunRecord:
         By the model's order.
     admitted, pending, pending_proven, evicted_pods, evicted_work, moved_pods
         Of the plan; gangs, gangs, gangs whose waiting is proven, pods, GPU-seconds, pods.
+    plan_source
+        What the plan is from, as docs/plan.md says it: greedy, cp-sat and others; empty where there is no plan.
     first_plan_s, best_plan_s, proof_s
         Since it began to decide: the first complete plan, the last improvement, the last stage proven; None: never.
     primal_integral
@@ -102,6 +103,8 @@ class RunRecord:
         Revision of the source, with "+changes" where it was changed; empty where it is not from a repository.
     started_at
         Time of day, UTC, as in RFC 3339.
+    measures
+        What only some commands measure, by name, with the unit at the end of the name (docs/studies.md lists them).
     """
 
     run: str
@@ -149,6 +152,14 @@ class RunRecord:
     versions: str
     revision: str
     started_at: str
+    draw: int = 1
+    plan_source: str = ""
+    measures: Mapping[str, float] = field(default_factory=dict)
+
+    @property
+    def has_failed(self) -> bool:
+        """True where the run itself failed, so that there is something to replay."""
+        return self.status in ("failed", "out_of_memory", "out_of_time")
 
 
 def record_of(document: Mapping[str, Any]) -> RunRecord:

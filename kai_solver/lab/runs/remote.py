@@ -11,6 +11,7 @@ from distributed import Worker, get_worker
 
 from kai_solver.lab.runs.executing import RunStoppedError, execute
 from kai_solver.lab.runs.machine import boot, host, revision, versions
+from kai_solver.lab.runs.running import source_text
 from kai_solver.lab.runs.task import Generated, Outcome, Task
 
 STORE = "kai-solver-files"
@@ -81,7 +82,7 @@ def do(task: Task, parcel: Parcel | None) -> Outcome | Lacking | None:
         return None
     record = outcome.record
     error = record.error.replace(str(path), str(task.source.path))
-    return replace(outcome, record=replace(record, source=str(task.source.path), error=error))
+    return replace(outcome, record=replace(record, source=source_text(task.source), error=error))
 
 
 def _executed(task: Task) -> Outcome | None:

@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
 from kai_solver.domain import Plan, PodStatus, Snapshot, SolverModel, Stage, counted_gpu_milli
@@ -12,7 +12,7 @@ from kai_solver.instances_io import Loaded
 from kai_solver.lab.runs.cpuclock import CpuClock
 from kai_solver.lab.runs.machine import cores, cpu, host, revision, versions
 from kai_solver.lab.runs.record import Improvement, RunRecord, StageResult, Status
-from kai_solver.lab.runs.task import KUBE_DEFAULT, Generated, Source, Task
+from kai_solver.lab.runs.task import KUBE_DEFAULT, Generated, InstanceFile, ScenarioFile, Source, Task
 from kai_solver.search.child import SolverChild
 from kai_solver.search.solver_log import AskedModel
 from kai_solver.units import MILLI
@@ -26,6 +26,7 @@ WORK = "evicted-work"
 
 def blank(task: Task, status: Status, error: str = "") -> RunRecord:
     """The row of a run of which nothing but its task is known."""
+    source = task.source
     return RunRecord(
         run=task.run,
         command=task.command,
@@ -72,6 +73,7 @@ def blank(task: Task, status: Status, error: str = "") -> RunRecord:
         versions=versions(),
         revision=revision(),
         started_at=datetime.now(UTC).isoformat(timespec="seconds"),
+        draw=1 if isinstance(source, ScenarioFile) else source.draw,
     )
 
 
@@ -79,6 +81,8 @@ def source_text(source: Source) -> str:
     """The path of a file, or which draw of which generator."""
     if isinstance(source, Generated):
         return f"{source.generator.kind}, draw {source.draw}"
+    if isinstance(source, InstanceFile) and source.real is not None:
+        return f"{source.path}, draw {source.draw}"
     return str(source.path)
 
 
@@ -123,29 +127,51 @@ def decide_once(task: Task, loaded: Loaded, hear: Hear = lambda _: None) -> tupl
     The solver's process is started before, and is not in the budget.
     """
     model = model_for(task, loaded)
+    with engine_for(task, model) as engine:
+        engine.wait()
+        decided = decide(task, loaded.snapshot, model, engine, hear)
+    return decided.record, decided.improvements
+
+
+def engine_for(task: Task, model: SolverModel) -> Engine:
+    """An engine on the task's clock, of which `decide` can say which subsolver found what."""
     clock = CpuClock() if task.clock == "cpu" else time.monotonic
     child = SolverChild(memory_mib=model.search.memory_mib, clock=clock, reads_log=True)
+    return Engine(model, clock=clock, child=child)
+
+
+@dataclass(frozen=True, slots=True)
+class Decided:
+    """A cycle: its row without memory, CPU time and what reading took; its trajectory; its plan."""
+
+    record: RunRecord
+    improvements: tuple[Improvement, ...]
+    plan: Plan
+
+
+def decide(task: Task, snapshot: Snapshot, model: SolverModel, engine: Engine, hear: Hear = lambda _: None) -> Decided:
+    """Plan one cycle by an engine of `engine_for`; the cycle knows nothing of those before it."""
+    child = engine.child
+    child.take_models()  # of cycles before this one
     listener = _Listener(hear, lambda: child.found_by)
-    record = described(blank(task, "ok"), loaded.snapshot)
+    record = described(blank(task, "ok"), snapshot)
     faults: list[Fault] = []
-    with Engine(model, clock=clock, child=child) as engine:
-        engine.wait()
-        plan = cycle(
-            loaded.snapshot,
-            model,
-            budget_s=task.budget_s,
-            clock=engine.clock,
-            seed=task.seed,
-            progress=listener,
-            child=engine.child,
-            on_fault=faults.append,
-        )
+    plan = cycle(
+        snapshot,
+        model,
+        budget_s=task.budget_s,
+        clock=engine.clock,
+        seed=task.seed,
+        progress=listener,
+        child=child,
+        on_fault=faults.append,
+    )
     for stage in plan.stages:
         listener.take(plan.timing_s["decide"], stage.name, stage.value, stage.bound, "")
     if faults:
         record = replace(record, status="failed", error="; ".join(" ".join(fault.error.split()) for fault in faults))
     record = with_models(_of_plan(record, plan, listener.improvements), child.take_models())
-    return record, tuple(listener.improvements)
+    return Decided(record, tuple(listener.improvements), plan)
 
 
 def with_models(record: RunRecord, models: Sequence[AskedModel]) -> RunRecord:
@@ -188,6 +214,7 @@ def _of_plan(record: RunRecord, plan: Plan, improvements: list[Improvement]) -> 
         evicted_pods=len(plan.evictions),
         evicted_work=round(sum(stage.value for stage in plan.stages if stage.name.partition("/")[0] == WORK)),
         moved_pods=len(plan.moves),
+        plan_source=plan.source,
         first_plan_s=timing["first-plan"],
         best_plan_s=max((one.at_s for one in improvements if one.value is not None), default=timing["decide"]),
         proof_s=timing["decide"] if all(stage.optimal for stage in plan.stages) else None,

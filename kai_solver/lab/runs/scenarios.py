@@ -1,21 +1,29 @@
 """What happens in the process of a run whose source is a scenario: one policy's replay, as a row and its tables."""
 
+import time
+from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from kai_solver.domain import counted_gpu_milli
+from kai_solver.instances_io.bundle import Bundle, bundle_bytes
+from kai_solver.lab.runs.memory import PeakMemory, family_cpu_s
 from kai_solver.lab.runs.record import RunRecord, StageResult
+from kai_solver.lab.runs.replaying import replay_command
 from kai_solver.lab.runs.running import blank
 from kai_solver.lab.runs.task import Outcome, ScenarioFile, Task
 from kai_solver.lab.simulate import (
     Decider,
     KubeDefault,
     ModelPolicy,
+    ReplayError,
     Result,
     Scenario,
+    Standing,
     load_scenario,
+    measures_of,
     replay,
     summarize,
     write_tables,
@@ -33,19 +41,47 @@ def play(task: Task) -> Outcome:
     """
     if not isinstance(task.source, ScenarioFile):
         raise TypeError(task.source)
-    scenario = load_scenario(task.source.path, seed=task.seed)
-    with ExitStack() as stack:
+    outcome, result = replayed(task, load_scenario(task.source.path, seed=task.seed))
+    if result is None:
+        return outcome
+    with TemporaryDirectory() as folder:
+        tables = {path.name: path.read_bytes() for path in write_tables([result], Path(folder))}
+    return replace(outcome, tables=tables)
+
+
+def replayed(
+    task: Task,
+    scenario: Scenario,
+    *,
+    should_stop: Callable[[], bool] = lambda: False,
+    progress: Callable[[Standing], None] | None = None,
+) -> tuple[Outcome, Result | None]:
+    """Replay a scenario that was read, in this process; None: a cycle failed, which the outcome keeps to replay."""
+    record, cpu_s = blank(task, "ok"), family_cpu_s()
+    with PeakMemory() as memory, ExitStack() as stack:
         policy: Decider = KubeDefault()
         if task.model is not None:
             policy = stack.enter_context(ModelPolicy(task.model, budget_s=task.budget_s, seed=task.seed))
-        result = replay(scenario, policy)
-    with TemporaryDirectory() as folder:
-        tables = {path.name: path.read_bytes() for path in write_tables([result], Path(folder))}
-    return Outcome(record_of_replay(blank(task, "ok"), result), tables=tables)
+        start_s, result = time.monotonic(), None
+        try:
+            result = replay(scenario, policy, should_stop=should_stop, progress=progress)
+            record = record_of_replay(record, result)
+            failed = None
+        except ReplayError as error:
+            failed = error
+            record = replace(_described(record, scenario), status="failed", error=" ".join(str(error).split()))
+        spent_s = family_cpu_s() - cpu_s
+    record = replace(record, wall_s=time.monotonic() - start_s, cpu_s=spent_s, peak_mib=memory.peak_mib)
+    if failed is None:
+        return Outcome(record), result
+    bundle = None
+    if task.model is not None:
+        bundle = bundle_bytes(Bundle(failed.snapshot, task.model, task.budget_s, task.seed))
+    return Outcome(record, bundle=bundle, replay=replay_command(task, has_bundle=bundle is not None)), None
 
 
 def record_of_replay(record: RunRecord, result: Result) -> RunRecord:
-    """The row of a replay.
+    """The row of a replay, and of what it had when it was interrupted.
 
     ``admitted`` are jobs that started, ``pending`` those that arrived and never did; ``evicted_work`` the GPU-seconds
     of work that was lost, ``solve_s`` the seconds that all cycles took to decide. Its stages are what a replay is
@@ -65,6 +101,9 @@ def record_of_replay(record: RunRecord, result: Result) -> RunRecord:
     started = sum(job.first_start_s is not None for job in arrived)
     return replace(
         _described(record, result.scenario),
+        status="interrupted" if result.interrupted else "ok",
+        error=f"interrupted at {result.end_s:,.0f} s of simulated time" if result.interrupted else "",
+        measures=measures_of(summary),
         stages=tuple(StageResult(name, value, None, None, False) for name, value in measures.items()),
         admitted=started,
         pending=len(arrived) - started,

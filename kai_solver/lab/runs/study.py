@@ -2,23 +2,21 @@
 
 import fcntl
 import os
-import shlex
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-import orjson
-
 from kai_solver.errors import InputError
 from kai_solver.lab.runs.definition import Definition, definition_text, read_definition, tasks_of
 from kai_solver.lab.runs.frames import Frames, check_polars, frames_of, write_frames
-from kai_solver.lab.runs.record import Improvement, RunRecord, record_of
+from kai_solver.lab.runs.kept import AGAIN, RUNS, keep_failed, line_of, read_runs, replay_of, written
+from kai_solver.lab.runs.record import Improvement, RunRecord
 from kai_solver.lab.runs.scoring import with_integrals
-from kai_solver.lab.runs.task import BUNDLE, Outcome, Task
+from kai_solver.lab.runs.task import Outcome, Task
 
-DEFINITION, RUNS, FAILED, SIMULATIONS = "study.yaml", "runs.jsonl", "failed", "simulations"
+DEFINITION, SIMULATIONS = "study.yaml", "simulations"
+_RESUMES = f"{AGAIN}: it resumes where it stopped"
 
 
 class Study:
@@ -32,11 +30,11 @@ class Study:
     def __init__(self, folder: Path, definition: Definition) -> None:
         self.folder = folder
         self.definition = definition
-        self._records: dict[str, RunRecord] = {}
-        self._improvements: dict[str, tuple[Improvement, ...]] = {}
+        kept = read_runs(folder, "Delete that line, and the run is done again")
+        self._records: dict[str, RunRecord] = kept.records
+        self._improvements: dict[str, tuple[Improvement, ...]] = kept.improvements
         self._integrated: tuple[RunRecord, ...] | None = None
         self._file: int | None = None
-        self._read()
 
     @classmethod
     def create(cls, folder: Path, definition: Definition) -> Self:
@@ -59,7 +57,7 @@ class Study:
                 raise InputError(f"is a study of something else: {what}", file=str(folder), cure=cure)
         elif folder.is_dir() and any(folder.iterdir()):
             raise InputError("is not empty, and no study", file=str(folder), cure="Name a new folder")
-        with _written(folder):
+        with written(folder, _RESUMES):
             folder.mkdir(parents=True, exist_ok=True)
             partial = path.with_name(f"{path.name}.part")
             partial.write_text(definition_text(definition))
@@ -123,15 +121,14 @@ class Study:
             The disk is full, or the folder cannot be written: what was added before stays.
         """
         file, record = self._lock(), outcome.record
-        with _written(self.folder):
-            if record.status not in ("ok", "lost"):
-                self._keep_failed(outcome)
+        with written(self.folder, _RESUMES):
+            if record.has_failed:
+                keep_failed(self.folder, outcome)
             for name, content in outcome.tables.items():
                 path = self.folder / SIMULATIONS / record.run / name
                 path.parent.mkdir(parents=True, exist_ok=True)
                 path.write_bytes(content)
-            line = orjson.dumps({"record": record, "improvements": outcome.improvements}) + b"\n"
-            _append(file, line)
+            _append(file, line_of(outcome))
         self._records.pop(record.run, None)
         self._records[record.run] = record
         self._improvements[record.run] = outcome.improvements
@@ -156,13 +153,12 @@ class Study:
             They cannot be written, or polars is not installed.
         """
         check_polars()
-        with _written(self.folder):
+        with written(self.folder, _RESUMES):
             return write_frames(self.frames(), self.folder)
 
     def replay(self, run: str) -> str:
         """Of a run that failed: the command that does it again; empty where the run's worker was lost."""
-        path = self.folder / FAILED / run / "replay.txt"
-        return path.read_text().strip() if path.is_file() else ""
+        return replay_of(self.folder, run)
 
     @property
     def simulations(self) -> dict[str, Path]:
@@ -170,28 +166,11 @@ class Study:
         folders = {run: self.folder / SIMULATIONS / run for run in self._records}
         return {run: folder for run, folder in folders.items() if folder.is_dir()}
 
-    def _read(self) -> None:
-        path = self.folder / RUNS
-        if not path.is_file():
-            return
-        lines = path.read_bytes().split(b"\n")
-        for number, line in enumerate(lines[:-1], 1):  # What follows the last line end is torn, or nothing.
-            try:
-                document = orjson.loads(line)
-                record = record_of(document["record"])
-                improvements = tuple(Improvement(**one) for one in document["improvements"])
-            except (orjson.JSONDecodeError, KeyError, TypeError) as error:
-                cure = "Delete that line, and the run is done again"
-                raise InputError(f"is no run: {error!r}", file=str(path), field=f"line {number}", cure=cure) from None
-            self._records.pop(record.run, None)
-            self._records[record.run] = record
-            self._improvements[record.run] = improvements
-
     def _lock(self) -> int:
         """The file of runs, open to append, and locked against other processes."""
         if self._file is not None:
             return self._file
-        with _written(self.folder):
+        with written(self.folder, _RESUMES):
             file = os.open(self.folder / RUNS, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -202,26 +181,6 @@ class Study:
         _cut_torn_line(file)
         self._file = file
         return file
-
-    def _keep_failed(self, outcome: Outcome) -> None:
-        folder = self.folder / FAILED / outcome.record.run
-        folder.mkdir(parents=True, exist_ok=True)
-        if outcome.bundle is not None:
-            (folder / "bundle.zip").write_bytes(outcome.bundle)
-        (folder / "error.txt").write_text(f"{outcome.record.status}: {outcome.record.error}\n")
-        command = outcome.replay.replace(BUNDLE, shlex.quote(str(folder / "bundle.zip")))
-        (folder / "replay.txt").write_text(f"{command}\n")
-
-
-@contextmanager
-def _written(folder: Path) -> Iterator[None]:
-    """Errors of the file system as ours, with the cure."""
-    try:
-        yield
-    except OSError as error:
-        problem = f"cannot be written: {error.strerror or error}"
-        cure = "Make room, or name a writable place, and run the same command again: it resumes where it stopped"
-        raise InputError(problem, file=str(folder), cure=cure) from error
 
 
 def _append(file: int, line: bytes) -> None:

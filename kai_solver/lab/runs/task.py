@@ -12,7 +12,7 @@ from kai_solver.instances_io.bench_schema import GeneratorDoc, RealDoc
 from kai_solver.lab.runs.record import Improvement, RunRecord
 
 ClockKind = Literal["wall", "cpu"]
-BUNDLE = "BUNDLE"
+BUNDLE, STUDY = "BUNDLE", "STUDY"
 _HASH_DIGITS = 10
 
 
@@ -106,7 +106,8 @@ class Outcome:
         Of a run that failed: the zip that replays it (``kai-solver solve FILE``); None: it was never read, or all is
         well.
     replay
-        Of a run that failed: the command that does it again, in which `BUNDLE` stands for the path of the bundle.
+        Of a run that failed: the command that does it again, in which `BUNDLE` stands for the path of the bundle, and
+        `STUDY` for the folder that keeps the run.
     tables
         Of a scenario: the tables of its simulation by the name of the file.
     """

@@ -10,6 +10,8 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from kai_solver.domain import Snapshot
+from kai_solver.errors import InternalError, KaiSolverError
 from kai_solver.lab.simulate.jobs import LiveJob, State
 from kai_solver.lab.simulate.policies import Decider
 from kai_solver.lab.simulate.records import Recorder, Records
@@ -35,6 +37,14 @@ class Standing:
     running: int
     pending: int
     future: int
+
+
+class ReplayError(InternalError):
+    """A cycle failed, or planned what cannot be. ``snapshot``: what it had to decide."""
+
+    def __init__(self, text: str, snapshot: Snapshot) -> None:
+        super().__init__(text)
+        self.snapshot = snapshot
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,8 +82,8 @@ def replay(
 
     Raises
     ------
-    InternalError
-        The policy bound a pod where it cannot be.
+    ReplayError
+        The policy failed, or bound a pod where it cannot be.
     """
     return _Replay(scenario, policy, should_stop, progress).run()
 
@@ -134,9 +144,13 @@ class _Replay:
         if not world.is_idle():
             snapshot = world.snapshot()
             start_s = time.perf_counter()
-            plan = self.policy.decide(snapshot)
-            self.recorder.decided(self.cycle, time.perf_counter() - start_s)
-            did = world.apply(plan)
+            try:
+                plan = self.policy.decide(snapshot)
+                self.recorder.decided(self.cycle, time.perf_counter() - start_s)
+                did = world.apply(plan)
+            except Exception as error:  # whatever it is, this cycle can be decided again
+                said = str(error) if isinstance(error, KaiSolverError) else f"{type(error).__name__}: {error}"
+                raise ReplayError(f"cycle {self.cycle:,} of {self.policy.name}: {said}", snapshot) from error
             news = news or did.changed
         if news or did is not None:
             jobs = list(world.alive.values())

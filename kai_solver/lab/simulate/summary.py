@@ -75,6 +75,25 @@ class Summary:
         return asdict(self)
 
 
+def measures_of(summary: Summary) -> dict[str, float]:
+    """What a row of a run has of it beside its columns, by name; waits are in the table of jobs."""
+    return {
+        "simulated_s": summary.end_s,
+        "cycles": summary.cycles,
+        "decided_cycles": summary.decided,
+        "utilisation": summary.utilisation,
+        "goodput": summary.goodput,
+        "fairness_gap": summary.fairness_gap,
+        "fragmentation": summary.fragmentation,
+        "idle_price": summary.idle_price,
+        "restarts": summary.restarts,
+        "node_failures": summary.node_failures_seen,
+        **{f"jobs/{state}": count for state, count in summary.jobs.items()},
+        **{f"gpu_hours/{purpose}": hours for purpose, hours in summary.gpu_hours.items()},
+        **{f"decide_s/{name}": seconds for name, seconds in summary.solve_s.items()},
+    }
+
+
 def summarize(result: Result) -> Summary:
     """Sum up; an empty replay has zeros, and no waits."""
     jobs, records = result.jobs, result.records

@@ -5,20 +5,18 @@ when something changed: each holds until the next one of the same queue or node.
 """
 
 import csv
-import importlib.util
 from collections.abc import Iterator, Sequence
 from dataclasses import astuple, dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import orjson
-
 from kai_solver.errors import InputError
+from kai_solver.errors.extras import check_package, has_package
 from kai_solver.lab.simulate.jobs import LiveJob
 from kai_solver.lab.simulate.records import CycleRow, NodeRow, QueueRow, SolveTime
 from kai_solver.lab.simulate.replay import Result
 from kai_solver.lab.simulate.stays import StayRow
-from kai_solver.lab.simulate.summary import summarize, wait_s
+from kai_solver.lab.simulate.summary import wait_s
 from kai_solver.units import MILLI
 
 if TYPE_CHECKING:
@@ -65,11 +63,11 @@ TABLES: dict[str, type[Any]] = {
 
 def has_parquet() -> bool:
     """Whether polars is installed (``pip install kai-solver[experiments]``)."""
-    return importlib.util.find_spec("polars") is not None
+    return has_package("polars")
 
 
 def write_tables(results: Sequence[Result], folder: Path, *, parquet: bool = False) -> list[Path]:
-    """Write all tables and ``summary.json`` into ``folder``, which is made; return the files.
+    """Write all tables into ``folder``, which is made; return the files.
 
     Raises
     ------
@@ -83,14 +81,10 @@ def write_tables(results: Sequence[Result], folder: Path, *, parquet: bool = Fal
         folder.mkdir(parents=True, exist_ok=True)
         files = [_write_csv(name, results, folder) for name in TABLES]
         files += [_write_parquet(name, results, folder) for name in TABLES if parquet]
-        summary = folder / "summary.json"
-        policies = [summarize(result).document() for result in results]
-        document = {"format": "kai-simulation/v1", "policies": policies}
-        summary.write_bytes(orjson.dumps(document, option=orjson.OPT_INDENT_2) + b"\n")
     except OSError as error:
         reason = error.strerror or str(error)
         raise InputError(f"cannot be written: {reason}", file=str(folder), cure="Choose another folder") from None
-    return [*files, summary]
+    return files
 
 
 def columns(table: str) -> list[str]:
@@ -172,9 +166,7 @@ def polars_schema(table: str) -> "dict[str, type[pl.DataType]]":
     InputError
         polars is not installed.
     """
-    if not has_parquet():
-        cure = "Install it: pip install 'kai-solver[experiments]'"
-        raise InputError("data frames need polars, which is not installed", cure=cure)
+    check_package("polars", "data frames need")
     import polars as pl
 
     by_annotation: dict[Any, type[pl.DataType]] = {str: pl.String, int: pl.Int64, bool: pl.Boolean}

@@ -6,7 +6,6 @@ The folder has what was measured (``study.yaml``, ``runs.jsonl``, as of every st
 where it was.
 """
 
-import importlib.util
 import logging
 import os
 import threading
@@ -25,6 +24,7 @@ import orjson
 
 from kai_solver.domain import SolverModel
 from kai_solver.errors import InputError, printable
+from kai_solver.errors.extras import check_package
 from kai_solver.lab.runs import Definition, RunRecord, RunStoppedError, Study, Task, check_tasks, execute, task_of
 from kai_solver.lab.runs.machine import cores, cpu, revision, versions
 from kai_solver.lab.runs.paired import check_scipy
@@ -92,9 +92,7 @@ def tune(
         ``should_stop`` said so.
     """
     check_scipy()
-    if importlib.util.find_spec("optuna") is None:
-        cure = "Install it: pip install 'kai-solver[experiments]'"
-        raise InputError("tuning needs optuna, which is not installed", cure=cure)
+    check_package("optuna", "tuning needs")
     try:
         sides = split(space.instances, space.doc.split)
     except InputError as error:

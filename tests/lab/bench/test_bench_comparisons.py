@@ -1,6 +1,6 @@
 """Runs side by side, recorded peers, and what is found in a folder."""
 
-from dataclasses import replace
+import os
 from pathlib import Path
 from typing import Any
 
@@ -11,11 +11,14 @@ import zstandard
 from kai_solver.domain import Bind, Plan, Stage
 from kai_solver.errors import InputError
 from kai_solver.instances_io import load_instance
-from kai_solver.lab.bench import Job, Run, find_instances, measure, paired, peers_beside, reached_by, rows_of, shortfall
+from kai_solver.lab.bench import Job, find_instances, measure, paired, peers_beside, reached_by, rows_of, shortfall
 from kai_solver.lab.bench.compare import order
+from kai_solver.lab.bench.measure import PLACED
 from kai_solver.lab.bench.peers import Peer, Reached
+from kai_solver.lab.runs import InstanceFile
+from tests.support.bench_runs import a_run, changed
 
-RUN = Run("i", "m", 1, 0.1, 0.2, 50.0, 3, 0, 1, 0, 2, 1, "greedy", ())
+RUN = a_run(instance="i", model="m")
 
 
 def stage(name: str, value: float, bound: float = 0) -> Stage:
@@ -23,14 +26,14 @@ def stage(name: str, value: float, bound: float = 0) -> Stage:
 
 
 def test_medians_are_taken_over_the_seeds() -> None:
-    runs = [replace(RUN, seed=seed, decide_s=seconds) for seed, seconds in enumerate((0.1, 0.9, 0.2))]
+    runs = [changed(RUN, seed=seed, decide_s=seconds) for seed, seconds in enumerate((0.1, 0.9, 0.2))]
     (row,) = rows_of(runs, "m")
     assert (row.decide_s, row.seeds, row.ratio, row.against) == (0.2, 3, None, "")
 
 
 def test_ratios_are_paired_by_instance() -> None:
     runs = [
-        replace(RUN, instance=instance, model=model, decide_s=seconds)
+        changed(RUN, instance=instance, model=model, decide_s=seconds)
         for instance, model, seconds in (("i", "base", 1.0), ("i", "m", 2.0), ("j", "base", 1.0), ("j", "m", 4.0))
     ]
     rows = rows_of(runs, "base")
@@ -63,11 +66,11 @@ def test_a_model_without_its_reference_has_no_ratio() -> None:
 def test_stage_vectors_are_compared_by_name_and_stratum(
     ours: tuple[Stage, ...], theirs: tuple[Stage, ...], expected: str
 ) -> None:
-    assert order(replace(RUN, stages=ours), replace(RUN, stages=theirs)) == expected
+    assert order(changed(RUN, stages=ours), changed(RUN, stages=theirs)) == expected
 
 
 def test_more_gangs_placed_come_before_any_stage() -> None:
-    assert order(replace(RUN, placed=4, stages=(stage("evicted-pods", 9),)), RUN) == "better"
+    assert order(changed(RUN, placed=4, stages=(stage("evicted-pods", 9),)), RUN) == "better"
 
 
 def reached(full: str, evicted: int = 0, partial: str = "") -> Reached:
@@ -169,8 +172,28 @@ def test_nothing_to_measure_is_an_input_error(tmp_path: Path, name: str) -> None
 def test_a_tiny_instance_is_measured_in_a_process_of_its_own(tmp_path: Path) -> None:
     instance = write_instance(tmp_path)
     write_peer(tmp_path, ("j", "k"))
-    (run,) = measure(Job(instance, "greedy-only", (3,)))
-    assert (run.placed, run.pending, run.evicted, run.seed) == (1, 1, 0, 3)
-    assert run.decide_s > 0
-    assert run.memory_mib > 1
+    (run,) = measure(Job(InstanceFile("tiny", instance), "greedy-only", (3,)))
+    record = run.record
+    assert (run.measure(PLACED), record.pending, record.evicted_pods, record.seed) == (1, 1, 0, 3)
+    assert (record.status, record.plan_source, record.nodes, record.gangs) == ("ok", "bound", 1, 2)
+    assert record.solve_s > 0
+    assert record.peak_mib > 1
     assert run.worse_than == ("kai-test places 2 gangs (2 with parts), we 1 (1)",)
+
+
+class _Deadly(tuple[int, ...]):
+    """Seeds that kill the process which they are sent to."""
+
+    __slots__ = ()
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return os._exit, (9,)
+
+
+@pytest.mark.slow
+def test_a_run_whose_process_dies_is_a_row_with_the_command_that_repeats_it(tmp_path: Path) -> None:
+    instance = write_instance(tmp_path)
+    (run,) = measure(Job(InstanceFile("tiny", instance), "greedy-only", _Deadly((3,))))
+    assert (run.record.status, run.record.seed) == ("failed", 3)
+    assert "was killed" in run.record.error
+    assert run.outcome.replay == f"kai-solver solve {instance}"

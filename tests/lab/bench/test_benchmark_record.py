@@ -1,6 +1,5 @@
 """Runs written down: figures in the text of a set, tables and words in a page; what is shipped agrees."""
 
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -22,10 +21,11 @@ from kai_solver.lab.bench import (
     with_blocks,
     with_figures,
 )
+from tests.support.bench_runs import a_run, changed
 
 ROOT = Path(__file__).parents[3]
 BENCH = ROOT / "instances" / "bench"
-RUN = Run("small", "default", 1, 0.1, 0.2, 50.0, 3, 0, 1, 0, 2, 1, "greedy", (), budget_s=2.0, nodes=10)
+RUN = a_run()
 FLOW = """\
 # why these
 format: kai-bench/v1
@@ -95,7 +95,7 @@ def test_json_stays_json() -> None:
 
 
 def test_what_was_not_measured_loses_its_old_figure() -> None:
-    text = recorded(FLOW, replace(RUN, instance="other"))
+    text = recorded(FLOW, changed(RUN, instance="other"))
     assert "measured: null" in text
     assert "measured: 9" not in text
     assert "limit: 1, says" in text
@@ -105,13 +105,13 @@ def test_what_was_not_measured_loses_its_old_figure() -> None:
     ("seconds", "written"), [(0.123456, "0.1235"), (28991083.0, "28990000"), (1.2e-05, "0.000012")]
 )
 def test_figures_have_four_digits_that_yaml_reads_as_numbers(seconds: float, written: str) -> None:
-    text = recorded(FLOW, replace(RUN, decide_s=seconds))
+    text = recorded(FLOW, changed(RUN, decide_s=seconds))
     assert f"limit: 1, measured: {written}," in text
 
 
 def test_of_several_seeds_the_worst_is_written() -> None:
     text = FLOW.replace("kind: quiet}\n    checks", "kind: quiet}\n    seeds: [1, 2]\n    checks")
-    runs = [replace(RUN, draw=1, decide_s=0.5), replace(RUN, draw=2, decide_s=0.3)]
+    runs = [changed(RUN, draw=1, decide_s=0.5), changed(RUN, draw=2, decide_s=0.3)]
     assert "limit: 1, measured: 0.5," in recorded(text, *runs)
 
 
@@ -137,7 +137,7 @@ def words(text: str, *runs: Run) -> str:
 
 
 def test_tables_replace_what_is_between_the_marks_and_nothing_else() -> None:
-    wanted = blocks(set_of(FLOW), stored(RUN, replace(RUN, model="greedy-only")), "default", "greedy-only")
+    wanted = blocks(set_of(FLOW), stored(RUN, changed(RUN, model="greedy-only")), "default", "greedy-only")
     page = with_blocks(PAGE, wanted)
     assert page.startswith("before\n<!-- tiny:begin -->\n")
     assert "old" not in page
@@ -163,16 +163,16 @@ def test_a_page_without_marks_is_an_error(page: str, said: str) -> None:
 
 
 def test_the_words_name_day_machine_clock_and_speed() -> None:
-    text = words(FLOW, replace(RUN, calibration_s=0.02), replace(RUN, calibration_s=0.06, clock="cpu"))
+    text = words(FLOW, changed(RUN, calibration_s=0.02), changed(RUN, calibration_s=0.06, clock="cpu"))
     assert "Measured on 2026-01-02 with kai-solver 1.2 on 2 x Slow; cpu and wall time, medians of 2 cycles" in text
     assert "The calibration took 20 to 60 ms, median 40." in text
 
 
 def test_the_words_name_what_is_over_and_what_is_late() -> None:
-    text = words(FLOW, replace(RUN, decide_s=2.7))
+    text = words(FLOW, changed(RUN, decide_s=2.7))
     assert "**0 of 2 limits are kept; over them:** small decide 2.7 s (limit 1 s, budget 2 s); small unproven 1" in text
     assert "**0 of 1 cycles ended by 1.2 B + 0.2 s; too late:** small 2.70 s of 2.60 s." in text
-    text = words(FLOW, replace(RUN, proven=2))
+    text = words(FLOW, changed(RUN, proven=2))
     assert "**2 of 2 limits are kept; over them:** none." in text
     assert "**1 of 1 cycles ended by 1.2 B + 0.2 s; too late:** none." in text
     assert "Not measured" not in text
@@ -187,7 +187,7 @@ def test_the_words_name_what_was_not_measured() -> None:
 def test_growth_is_told_as_fitted_and_at_its_end() -> None:
     slope = {"name": "growth", "entries": ["small", "other"], "model": "default", "limit": 9}
     text = words(
-        FLOW + yaml.safe_dump({"slopes": [slope]}), RUN, replace(RUN, instance="other", nodes=40, decide_s=0.8)
+        FLOW + yaml.safe_dump({"slopes": [slope]}), RUN, changed(RUN, instance="other", nodes=40, decide_s=0.8)
     )
     assert "growth: 0.2, 0.8 s at 10, 40 nodes. The slope fitted to all is 1.00, that from 10 to 40 nodes 1.00." in text
 
@@ -195,7 +195,7 @@ def test_growth_is_told_as_fitted_and_at_its_end() -> None:
 def test_the_last_slope_is_that_of_the_largest_sizes() -> None:
     doc = SlopeDoc(name="g", entries=("a", "b", "c"), model="default", limit=9)
     sizes = (("a", 10, 1.0), ("b", 100, 1.0), ("c", 1000, 100.0))
-    line = fitted(doc, [replace(RUN, instance=name, nodes=nodes, decide_s=s) for name, nodes, s in sizes])
+    line = fitted(doc, [changed(RUN, instance=name, nodes=nodes, decide_s=s) for name, nodes, s in sizes])
     assert line is not None
     assert line.last_slope == pytest.approx(2.0)
     assert line.slope == pytest.approx(1.0)
@@ -204,17 +204,17 @@ def test_the_last_slope_is_that_of_the_largest_sizes() -> None:
 # -- what is shipped ---------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("path", sorted((BENCH / "runs").glob("*.json")), ids=lambda path: path.stem)
+@pytest.mark.parametrize("path", sorted((BENCH / "runs").iterdir()), ids=lambda path: path.name)
 def test_page_set_plot_and_run_of_one_name_agree(path: Path) -> None:
     """If not: ``kai-solver bench SET --from RUN --plot SVG --record docs/benchmarks.md`` writes them again."""
-    bench_set, run = read_set(BENCH / "sets" / f"{path.stem}.yaml"), read_stored(path)
+    bench_set, run = read_set(BENCH / "sets" / f"{path.name}.yaml"), read_stored(path)
     page = (ROOT / "docs" / "benchmarks.md").read_text()
     wanted: dict[str, Any] = blocks(bench_set, run, "default", "greedy-only")
     assert all(f"<!-- {name}:begin -->" in page for name in wanted)
     assert with_blocks(page, wanted) == page
     text = bench_set.path.read_text()
     assert with_figures(text, measured(bench_set, run)) == text
-    plot = (ROOT / "docs" / "images" / f"{path.stem}.svg").read_text()
+    plot = (ROOT / "docs" / "images" / f"{path.name}.svg").read_text()
     lines = [fitted(slope, run.runs) for slope in bench_set.doc.slopes]
     assert all(f"{line.name}: slope {line.slope:.2f}" in plot for line in lines if line)
-    assert {r.instance for r in run.runs} <= {entry.name for entry in bench_set.doc.entries}
+    assert {r.record.instance for r in run.runs} <= {entry.name for entry in bench_set.doc.entries}

@@ -7,12 +7,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import orjson
 import pytest
 import yaml
 
 from kai_solver.domain import Bind, Eviction, Move, Plan, PodStatus, Stage
-from kai_solver.engine import Progress
 from kai_solver.errors import InputError
 from kai_solver.instances_io.bench_schema import SlopeDoc
 from kai_solver.lab.bench import (
@@ -27,21 +25,24 @@ from kai_solver.lab.bench import (
     link_spreads,
     measure_here,
     next_moment,
-    of_today,
     plot_lines,
     read_set,
     read_stored,
     save_runs,
+    stored_of,
     verdicts,
 )
+from kai_solver.lab.bench.added import moments
 from kai_solver.lab.bench.calibration import calibration_s
-from kai_solver.lab.bench.moments import Moment, Moments
+from kai_solver.lab.bench.measure import CALIBRATION, FIRST_CYCLE, PENDING_GPUS, STEADY, UNKNOWN_GPUS
 from kai_solver.lab.generate.load_report import gpus_of
+from kai_solver.lab.runs import Generated, Improvement
 from kai_solver.lab.runs.cpuclock import CpuClock
+from tests.support.bench_runs import a_run, changed
 from tests.support.engines import PATIENT_S, patient_engine
 
 SCALE = Path(__file__).parents[3] / "instances" / "bench" / "sets" / "scale.yaml"
-RUN = Run("small", "default", 1, 0.1, 0.2, 50.0, 3, 0, 1, 0, 2, 1, "greedy", (), budget_s=2.0, nodes=10)
+RUN = a_run()
 
 
 def stage(name: str, value: float, bound: float = 0) -> Stage:
@@ -66,7 +67,7 @@ def test_a_set_asks_for_each_model_and_budget_once(tmp_path: Path) -> None:
     ]
     path = write_set(tmp_path, seeds=[1, 7], checks=checks)
     jobs = jobs_of(read_set(path))
-    assert [(job.model, job.budget_s, job.draw) for job in jobs] == [
+    assert [(job.model, job.budget_s, job.source.draw) for job in jobs] == [
         ("default", 2.0, 1),
         ("default", 2.0, 7),
         ("fast", 5.0, 1),
@@ -74,7 +75,7 @@ def test_a_set_asks_for_each_model_and_budget_once(tmp_path: Path) -> None:
     ]
     assert {len(job.seeds) for job in jobs} == {2}
     assert [job.model for job in jobs_of(read_set(path), ["greedy-only"])] == ["greedy-only"] * 4
-    beside = [(job.model, job.budget_s) for job in jobs_of(read_set(path), floor="greedy-only") if job.draw == 1]
+    beside = [(job.model, job.budget_s) for job in jobs_of(read_set(path), floor="greedy-only") if job.source.draw == 1]
     assert beside == [("default", 2.0), ("fast", 5.0), ("greedy-only", 2.0), ("greedy-only", 5.0)]
 
 
@@ -115,9 +116,9 @@ def test_sets_are_told_from_instances() -> None:
 def test_the_scale_set_has_every_stored_file_and_the_slope() -> None:
     scale = read_set(SCALE)
     jobs = jobs_of(scale)
-    assert all(job.generate is not None or job.instance.is_file() for job in jobs)
+    assert all(isinstance(job.source, Generated) or job.source.path.is_file() for job in jobs)
     [slope] = scale.doc.slopes
-    measured = {job.name for job in jobs if (job.model, job.budget_s) == (slope.model, slope.budget)}
+    measured = {job.source.name for job in jobs if (job.model, job.budget_s) == (slope.model, slope.budget)}
     assert measured == set(slope.entries)
 
 
@@ -132,16 +133,16 @@ def test_gaps_are_counted_as_declared() -> None:
         stage("moved-pods", 3, 0),
         stage("nodes-opened", 9, 0),
     )
-    run = replace(RUN, stages=stages, pending_gpus=200.0, unknown_gpus=10.0)
+    run = changed(RUN, stages=stages, pending_gpus=200.0, unknown_gpus=10.0)
     assert figure_of("work-gap", [run]) == pytest.approx((30 - 10) / 10)
     assert [stage.gap for stage in stages] == [0.0, 2.0, 0.5, None, None]
     assert figure_of("disruption-gap", [run]) == 3.0
-    by_gpus = replace(RUN, stages=(stage("evicted-gpus/75", 2000, 2000), stage("evicted-gpus/50", 3000, 2000)))
+    by_gpus = changed(RUN, stages=(stage("evicted-gpus/75", 2000, 2000), stage("evicted-gpus/50", 3000, 2000)))
     assert figure_of("gpus-gap", [by_gpus]) == figure_of("disruption-gap", [by_gpus]) == 0.5
     assert figure_of("admission-gap", [run]) == 0.05
     assert figure_of("unproven", [run]) == 1
     assert figure_of("steady", [run]) is None
-    assert figure_of("decide", [RUN, replace(RUN, decide_s=0.4), replace(RUN, decide_s=9.0)]) == 0.4
+    assert figure_of("decide", [RUN, changed(RUN, decide_s=0.4), changed(RUN, decide_s=9.0)]) == 0.4
 
 
 def test_limits_are_held_against_their_own_runs(tmp_path: Path) -> None:
@@ -150,20 +151,22 @@ def test_limits_are_held_against_their_own_runs(tmp_path: Path) -> None:
     ok, not_measured = verdicts(bench_set, [RUN])
     assert (ok.is_over, ok.value) == (False, 0.2)
     assert (not_measured.is_over, not_measured.value) == (False, None)
-    _, over = verdicts(bench_set, [RUN, replace(RUN, budget_s=1.0)])
+    _, over = verdicts(bench_set, [RUN, changed(RUN, budget_s=1.0)])
     assert over.is_over
 
 
 def test_a_cycle_that_ends_too_late_broke_its_promise() -> None:
-    assert late([replace(RUN, decide_s=2.59), replace(RUN, decide_s=2.61)]) == (replace(RUN, decide_s=2.61),)
+    assert late([changed(RUN, decide_s=2.59), changed(RUN, decide_s=2.61)]) == (changed(RUN, decide_s=2.61),)
 
 
 def test_moments_know_the_last_improvement_and_the_proof() -> None:
-    moments = Moments()
-    for at, best, bound in ((0.1, 9.0, 0.0), (0.2, 9.0, 3.0), (0.3, 5.0, 4.0), (0.4, 5.0, 5.0), (0.5, 5.0, 5.0)):
-        moments(Progress("moved-pods", at, best, bound))
-    moments(Progress("check", 0.6))
-    assert moments.stages == {"moved-pods": Moment(0.3, 0.4)}
+    heard = ((0.1, 9.0, 0.0), (0.2, 9.0, 3.0), (0.3, 5.0, 4.0), (0.4, 5.0, 5.0), (0.5, 5.0, 5.0))
+    run = changed(
+        RUN, decide_s=0.6, improvements=[Improvement(at, "moved-pods", value, bound, "") for at, value, bound in heard]
+    )
+    at_the_end = Improvement(0.6, "nodes-opened", 1.0, 1.0, "")
+    found = moments(changed(run, improvements=(*run.improvements, at_the_end)))
+    assert found == ({"moved-pods": 0.3}, {"moved-pods": 0.4})
 
 
 # -- growth ------------------------------------------------------------------------------------------------------------
@@ -172,7 +175,7 @@ GROWTH = SlopeDoc(name="g", entries=("a", "b", "c"), model="m", budget=1, limit=
 
 
 def sized(name: str, nodes: int, seconds: float) -> Run:
-    return replace(RUN, instance=name, model="m", budget_s=1.0, nodes=nodes, decide_s=seconds)
+    return changed(RUN, instance=name, model="m", budget_s=1.0, nodes=nodes, decide_s=seconds)
 
 
 @pytest.mark.slow
@@ -190,7 +193,7 @@ def test_the_slope_is_that_of_the_logarithms(tmp_path: Path) -> None:
 
 
 def test_one_size_has_no_slope(tmp_path: Path) -> None:
-    assert fitted(GROWTH, [sized("a", 500, 0.1), replace(sized("b", 1000, 0.1), model="other")]) is None
+    assert fitted(GROWTH, [sized("a", 500, 0.1), changed(sized("b", 1000, 0.1), model="other")]) is None
     with pytest.raises(InputError, match="no size was measured"):
         plot_lines([], {}, tmp_path / "nothing.svg")
 
@@ -201,25 +204,55 @@ def test_one_size_has_no_slope(tmp_path: Path) -> None:
 def test_growth_through_links_is_that_of_the_pairs() -> None:
     """The machine may be twice as slow for one pair as for another."""
     pairs = ((1.0, 1.1), (2.0, 2.1), (1.0, 1.2), (4.0, 4.4), (1.0, 1.1))
-    assert figure_of("link-growth", [replace(RUN, link_pairs=pairs)]) == pytest.approx(0.1)
+    assert figure_of("link-growth", [changed(RUN, pairs=pairs)]) == pytest.approx(0.1)
     assert figure_of("link-growth", [RUN]) is None
     assert link_spreads([RUN]) == []
-    assert link_spreads([replace(RUN, link_pairs=pairs)]) == ["small +7.5% to +15.0%"]
+    assert link_spreads([changed(RUN, pairs=pairs)]) == ["small +7.5% to +15.0%"]
 
 
 def test_a_stored_run_comes_back(tmp_path: Path) -> None:
-    run = replace(RUN, stages=(stage("moved-pods", 2, 1),), moments={"moved-pods": Moment(0.5)}, notes=("a",))
-    stored = replace(of_today([run]), date="2020-02-02", machine="another")
-    save_runs(stored, tmp_path / "run.json")
-    assert read_stored(tmp_path / "run.json") == stored
+    improvements = [Improvement(0.1, "moved-pods", 2.0, 1.0, "core")]
+    run = changed(RUN, stages=(stage("moved-pods", 2, 1),), improvements=improvements, started_at="2020-02-02T10:00:00")
+    stored = stored_of([run, changed(RUN, seed=2, status="failed", error="it fell over")])
+    assert (stored.date, len(stored.runs), len(stored.failed)) == ("2020-02-02", 1, 1)
+    save_runs(stored, tmp_path / "runs")
+    assert read_stored(tmp_path / "runs") == stored
 
 
-@pytest.mark.parametrize("content", ["{", "[]", '{"format": "kai-plan/v1"}', '{"format": "kai-bench-run/v1"}'])
-def test_what_is_no_stored_run_is_an_error(tmp_path: Path, content: str) -> None:
-    path = tmp_path / "run.json"
-    path.write_text(content)
-    with pytest.raises(InputError, match="is not a stored run"):
-        read_stored(path)
+def test_stored_runs_have_the_tables_of_every_command(tmp_path: Path) -> None:
+    polars = pytest.importorskip("polars")
+    save_runs(stored_of([changed(RUN, stages=(stage("moved-pods", 2, 1),))]), tmp_path / "runs")
+    runs, stages, measures = (
+        polars.read_parquet(tmp_path / "runs" / f"{name}.parquet") for name in ("runs", "stages", "measures")
+    )
+    assert (runs["command"].item(), runs["instance"].item(), runs["solve_s"].item()) == ("bench", "small", 0.2)
+    assert stages.select("name", "value", "bound").rows() == [("moved-pods", 2.0, 1.0)]
+    assert ("placed_gangs", 3.0) in measures.select("name", "value").rows()
+
+
+def test_runs_of_an_earlier_call_are_replaced_and_other_things_are_not(tmp_path: Path) -> None:
+    failed = replace(changed(RUN, status="failed", error="it fell over").outcome, replay="kai-solver solve BUNDLE")
+    save_runs(stored_of([Run(replace(failed, bundle=b"zip"))]), tmp_path / "runs")
+    [kept] = (tmp_path / "runs" / "failed").iterdir()
+    assert (kept / "bundle.zip").read_bytes() == b"zip"
+    assert (kept / "replay.txt").read_text() == f"kai-solver solve {kept / 'bundle.zip'}\n"
+    save_runs(stored_of([RUN]), tmp_path / "runs")
+    assert not kept.exists()
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other" / "mine.txt").write_text("kept")
+    with pytest.raises(InputError, match="something else than runs of bench"):
+        save_runs(stored_of([RUN]), tmp_path / "other")
+
+
+@pytest.mark.parametrize(
+    ("content", "said"), [("{\n", "line 1: is no run"), ("", "has no stored runs"), (None, "has no")]
+)
+def test_what_is_no_stored_run_is_an_error(tmp_path: Path, content: str | None, said: str) -> None:
+    if content is not None:
+        (tmp_path / "runs").mkdir()
+        (tmp_path / "runs" / "runs.jsonl").write_text(content)
+    with pytest.raises(InputError, match=said):
+        read_stored(tmp_path / "runs")
 
 
 ADMISSION = stage("pending-gangs", 2, 1)
@@ -237,35 +270,39 @@ ADMISSION = stage("pending-gangs", 2, 1)
     ],
 )
 def test_what_differs_by_more_than_noise_is_said(now: dict[str, Any], kind: str, is_worse: bool) -> None:
-    before = replace(RUN, stages=(ADMISSION, stage("moved-pods", 4, 4)))
-    found = changes([replace(before, **now)], [before])
+    before = changed(RUN, stages=(ADMISSION, stage("moved-pods", 4, 4)))
+    found = changes([changed(before, **now)], [before])
     assert [(change.kind, change.is_worse) for change in found] == [(kind, is_worse)]
 
 
 def test_noise_is_not_said() -> None:
-    assert changes([replace(RUN, decide_s=0.22, memory_mib=52.0)], [RUN]) == ()
+    assert changes([changed(RUN, decide_s=0.22, memory_mib=52.0)], [RUN]) == ()
 
 
 def test_a_slower_machine_is_no_change() -> None:
-    assert changes([replace(RUN, decide_s=0.4, calibration_s=2.0)], [RUN]) == ()
-    [change] = changes([replace(RUN, calibration_s=2.0)], [RUN])
+    assert changes([changed(RUN, decide_s=0.4, calibration_s=2.0)], [RUN]) == ()
+    [change] = changes([changed(RUN, calibration_s=2.0)], [RUN])
     assert not change.is_worse, "as fast as before on a machine half as fast"
 
 
 def test_only_what_both_measured_is_compared() -> None:
-    assert changes([replace(RUN, decide_s=9.0, budget_s=9.0)], [RUN]) == ()
+    assert changes([changed(RUN, decide_s=9.0, budget_s=9.0)], [RUN]) == ()
 
 
 # -- what the solver adds ----------------------------------------------------------------------------------------------
 
 
 def test_what_is_added_is_said_by_stage() -> None:
-    floor = replace(RUN, model="greedy-only", stages=(ADMISSION, stage("moved-pods", 9), stage("nodes-opened", 2)))
-    ours = replace(
+    floor = changed(RUN, model="greedy-only", stages=(ADMISSION, stage("moved-pods", 9), stage("nodes-opened", 2)))
+    ours = changed(
         RUN,
         proven=2,
         stages=(ADMISSION, stage("moved-pods", 5, 5), stage("nodes-opened", 2)),
-        moments={"moved-pods": Moment(0.3, 0.4)},
+        decide_s=0.5,
+        improvements=[
+            Improvement(0.3, "moved-pods", 5.0, None, ""),
+            Improvement(0.4, "moved-pods", 5.0, 5.0, ""),
+        ],
     )
     [row] = added([floor, ours], "default", "greedy-only")
     assert row.admission == "+1 proofs"
@@ -275,16 +312,18 @@ def test_what_is_added_is_said_by_stage() -> None:
 
 
 def test_costs_of_other_gangs_are_not_compared() -> None:
-    floor = replace(RUN, model="greedy-only", stages=(ADMISSION, stage("moved-pods", 9)))
+    floor = changed(RUN, model="greedy-only", stages=(ADMISSION, stage("moved-pods", 9)))
     [row] = added(
-        [floor, replace(RUN, placed=4, stages=(ADMISSION, stage("moved-pods", 12, 9)))], RUN.model, floor.model
+        [floor, changed(RUN, placed=4, stages=(ADMISSION, stage("moved-pods", 12, 9)))],
+        RUN.record.model,
+        floor.record.model,
     )
     assert row.admission == "+1 gangs"
     assert row.disruption == "other gangs, other costs (gap 33.3%)"
 
 
 def test_nothing_is_called_nothing() -> None:
-    [row] = added([replace(RUN, model="greedy-only"), RUN], "default", "greedy-only")
+    [row] = added([changed(RUN, model="greedy-only"), RUN], "default", "greedy-only")
     assert (row.admission, row.disruption, row.preference, row.when) == ("nothing", "nothing", "nothing", "")
 
 
@@ -296,17 +335,14 @@ def test_a_generated_instance_is_measured_with_its_phases(tmp_path: Path) -> Non
     checks = [{"figure": "steady", "limit": 100}]
     [job] = jobs_of(read_set(write_set(tmp_path, checks=checks)))
     runs = measure_here(job)
-    assert [(run.instance, run.seed, run.nodes, run.pending) for run in runs] == [
+    assert [(run.record.instance, run.record.seed, run.record.nodes, run.record.pending) for run in runs] == [
         ("small", 1, 8, 0),
         ("small", 2, 8, 0),
     ]
     for run in runs:
-        assert {"build", "greedy", "check", "decide"} <= set(run.timing_s)
-        assert run.pending_gpus == 16
-        assert run.unknown_gpus == 0
-        assert run.calibration_s > 0
-        assert run.steady_s is not None
-        assert run.first_cycle_s is not None
+        assert all(run.phase_s(phase) is not None for phase in ("build", "greedy", "check", "decide"))
+        assert (run.measure(PENDING_GPUS), run.measure(UNKNOWN_GPUS)) == (16, 0)
+        assert all((run.measure(name) or 0) > 0 for name in (CALIBRATION, STEADY, FIRST_CYCLE))
 
 
 @pytest.mark.slow
@@ -371,8 +407,3 @@ def test_a_plan_takes_effect_in_the_next_moment() -> None:
     assert (len(finished), len(arrived)) == (1, 1)
     assert mover.name in finished or gangs[mover.name].pods[0].node == "node0019"
     assert all(gpus_of(gangs[name]) in (1, 32) for name in arrived)
-
-
-def test_schema_of_stored_runs_is_json(tmp_path: Path) -> None:
-    save_runs(of_today([RUN]), tmp_path / "run.json")
-    assert orjson.loads((tmp_path / "run.json").read_bytes())["format"] == "kai-bench-run/v1"

@@ -12,6 +12,7 @@ from kai_solver.errors import InputError
 from kai_solver.instances_io.native import snapshot_from_native
 from kai_solver.lab.bench import in_pairs, jobs_of, measure_here, read_set, with_links
 from kai_solver.lab.bench.linked import LEAST_PAIRS
+from kai_solver.lab.runs import Generated
 from kai_solver.modelfiles import load_model
 
 LINKS = Path(__file__).parents[3] / "instances" / "bench" / "sets" / "links.yaml"
@@ -96,12 +97,12 @@ def test_a_set_measures_it(tmp_path: Path) -> None:
     )
     [job] = jobs_of(read_set(path))
     [run] = measure_here(job)
-    assert len(run.link_pairs) >= LEAST_PAIRS
-    assert all(plain > 0 and linked > 0 for plain, linked in run.link_pairs)
+    assert len(run.pairs) >= LEAST_PAIRS
+    assert all(plain > 0 and linked > 0 for plain, linked in run.pairs)
 
 
 def test_the_set_of_links_asks_of_every_instance_what_they_cost() -> None:
     links = read_set(LINKS)
     assert all(entry.product for entry in links.doc.entries)
     assert all(job.product == DGX1 for job in jobs_of(links))
-    assert all(job.generate is not None or job.instance.is_file() for job in jobs_of(links))
+    assert all(isinstance(job.source, Generated) or job.source.path.is_file() for job in jobs_of(links))

@@ -12,7 +12,7 @@ from kai_solver.errors import InputError
 from kai_solver.instances_io import native_from_snapshot, snapshot_from_native
 from kai_solver.instances_io.bench_schema import EmptyDoc, GeneratorDoc, LoadedDoc, RealDoc, ReclaimDoc
 from kai_solver.lab.bench import generated, jobs_of, made_real, read_set
-from kai_solver.lab.bench.measure import measure_here
+from kai_solver.lab.bench.measure import PLACED, measure_here
 from kai_solver.lab.generate.real import APP, JOB, KIND, SYSTEM
 from kai_solver.modelfiles import load_model
 from kai_solver.units import CPU, GPU, MEMORY, MILLI, PODS
@@ -134,4 +134,4 @@ def test_a_twin_is_measured(tmp_path: Path) -> None:
     )
     [job] = jobs_of(read_set(path))
     [run] = measure_here(job)
-    assert (run.nodes, run.pending, run.placed) == (25 + 12 + 3, 0, 1)
+    assert (run.record.nodes, run.record.pending, run.measure(PLACED)) == (25 + 12 + 3, 0, 1)

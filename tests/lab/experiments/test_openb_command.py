@@ -9,8 +9,10 @@ import pytest
 from typer.testing import CliRunner
 
 from kai_solver.cli.app import app
+from kai_solver.lab.experiments import Run, baselines, suite
 from kai_solver.lab.experiments.suite import plan_runs, run_suite
 from kai_solver.lab.experiments.tables import SUMMARY_COLUMNS
+from kai_solver.lab.runs import read_runs
 
 
 def call(*words: str) -> Any:
@@ -31,26 +33,27 @@ def run_small(small: Path, *words: str) -> Any:
 def test_the_summary_has_the_columns_that_were_promised(small: Path) -> None:
     done = run_small(small, "--policies", "fgd,bestfit,random", "--seeds", "1..2")
     assert done.exit_code == 0, done.output
-    header = (small / "out" / "summary.csv").read_text().splitlines()[0]
-    assert header == (
-        "trace,seed,policy,window,moves,allocation_at_100,allocation_at_130,failed_cpu,failed_share,failed_1,failed_2,"
-        "failed_4,failed_8,moved,seconds"
-    )
-    rows = read(small / "out" / "summary.csv")
+    records = list(read_runs(small / "out", "").records.values())
     policies = ("bestfit", "fgd", "random")
-    assert [(row["seed"], row["policy"]) for row in rows] == [(seed, policy) for seed in "12" for policy in policies]
-    assert all(50 < float(row["allocation_at_100"]) <= 100 for row in rows)
+    assert [(one.seed, one.model) for one in records] == [(seed, policy) for seed in (1, 2) for policy in policies]
+    assert {(one.command, one.instance, one.family, one.status) for one in records} == {
+        ("experiment", "small", "openb", "ok")
+    }
+    assert all(50 < one.measures["allocated_percent/100"] <= 100 for one in records)
+    assert len(read(small / "out" / "runs.csv")) == 6
+    assert {row["name"] for row in read(small / "out" / "measures.csv")} >= {"window", "failed_pods/share"}
 
 
 @pytest.mark.slow
 def test_tables_agree_with_each_other(small: Path) -> None:
     assert run_small(small, "--policies", "fgd").exit_code == 0
-    [summary] = read(small / "out" / "summary.csv")
+    [record] = read_runs(small / "out", "").records.values()
     curves, failed = read(small / "out" / "curves.csv"), read(small / "out" / "failed.csv")
     at_100 = [row for row in curves if int(row["arrived"]) <= 100][-1]
-    assert at_100["allocation"] == at_100["allocation_decided"] == summary["allocation_at_100"]
-    last = {row["size"]: row["failed"] for row in failed[-6:]}
-    assert last == {size: summary[f"failed_{size}"] for size in last}
+    assert at_100["allocation"] == at_100["allocation_decided"]
+    assert float(at_100["allocation"]) == pytest.approx(record.measures["allocated_percent/100"], abs=1e-4)
+    last = {row["size"]: int(row["failed"]) for row in failed[-6:]}
+    assert last == {size: record.measures[f"failed_pods/{size}"] for size in last}
     assert sum(int(row["pods"]) for row in failed[-6:]) == 160
 
 
@@ -121,6 +124,30 @@ def test_a_stop_keeps_what_ended(small: Path) -> None:
 @pytest.mark.slow
 def test_processes_side_by_side_give_the_same_figures(small: Path) -> None:
     specs = plan_runs(["small"], [1, 2], ["fgd", "random"], [1], [0.0])
-    alone = {run.spec: (run.bins, run.failures) for run in run_suite(small, specs)}
-    together = {run.spec: (run.bins, run.failures) for run in run_suite(small, specs, jobs=2)}
+    alone = {run.spec: (run.bins, run.failures) for run in run_suite(small, specs) if isinstance(run, Run)}
+    together = {run.spec: (run.bins, run.failures) for run in run_suite(small, specs, jobs=2) if isinstance(run, Run)}
     assert together == alone
+    assert len(alone) == len(specs)
+
+
+def test_a_run_that_fails_keeps_its_error_and_the_command_and_the_others_go_on(
+    small: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = baselines.run_baseline
+
+    def faulty(trace: Any, name: str, tell: Any) -> Any:
+        if name == "fgd":
+            raise ValueError("it fell over")
+        return real(trace, name, tell)
+
+    monkeypatch.setattr(suite, "run_baseline", faulty)
+    done = run_small(small, "--policies", "bestfit,fgd", "--quiet", "--no-plots")
+    assert done.exit_code == 1
+    records = read_runs(small / "out", "").records.values()
+    assert {one.model: one.status for one in records} == {"bestfit": "ok", "fgd": "failed"}
+    [replay] = (small / "out" / "failed").glob("*/replay.txt")
+    words = ["--data", str(small), "--traces", "small", "--seeds", "1", "--policies", "fgd", "--window", "1"]
+    command = " ".join(["kai-solver experiment openb", *words, "--moves 0.0"])
+    assert replay.read_text().strip() == command
+    assert "ValueError: it fell over" in done.stderr
+    assert command in done.stderr

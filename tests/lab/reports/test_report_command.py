@@ -72,8 +72,7 @@ def test_two_folders_stand_side_by_side(simulated: Path, tmp_path: Path) -> None
 @pytest.mark.parametrize(
     ("file", "old", "new", "said"),
     [
-        ("summary.json", "kai-simulation/v1", "kai-simulation/v0", r"summary\.json: format: is of another version"),
-        ("summary.json", '"goodput"', '"good"', r"summary\.json: policies: .*another version: .*goodput"),
+        ("runs.jsonl", '"goodput"', '"good"', r"runs\.jsonl: measures: .*another version: it has no 'goodput'"),
         ("cycles.csv", "gpus_held", "held", r"cycles\.csv: gpus_held: is a table of another version"),
         ("queues.csv", "0.0", "none", r"queues\.csv: .*: has a cell that is no"),
         ("nodes.csv", "False", "no", r"nodes\.csv: is_down: has a cell that is no Boolean"),
@@ -90,7 +89,7 @@ def test_a_table_of_another_version(simulated: Path, tmp_path: Path, file: str, 
 
 
 def test_a_missing_table(simulated: Path, tmp_path: Path) -> None:
-    folder = copied(simulated, tmp_path / "part", ("summary.json", "jobs.csv"))
+    folder = copied(simulated, tmp_path / "part", ("runs.jsonl", "jobs.csv"))
     done = report(folder, "-o", tmp_path / "page.html")
     assert done.exit_code == Exit.INPUT
     assert "queues.csv: is missing" in done.output

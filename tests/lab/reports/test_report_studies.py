@@ -6,13 +6,16 @@ from pathlib import Path
 import pytest
 
 from kai_solver.errors import InputError
+from kai_solver.lab.bench import save_runs, stored_of
 from kai_solver.lab.experiments.tables import write_tables
 from kai_solver.lab.reports import build_report, write_figures, write_page
 from kai_solver.lab.reports.plotly_json import plotly_figure
+from kai_solver.lab.reports.studies import costs_of
 from kai_solver.lab.runs import Definition, InstanceFile, Outcome, StageResult, Study, tasks_of
 from kai_solver.lab.runs.running import blank
 from kai_solver.modelfiles import load_model
 from tests.lab.reports.conftest import changed
+from tests.support.bench_runs import a_run
 
 MONDAY = Path(__file__).parents[3] / "instances" / "monday-morning.yaml"
 
@@ -55,6 +58,20 @@ def test_a_run_that_failed_is_told(tmp_path: Path) -> None:
     assert any(note.startswith("Failed (failed") for note in section.notes)
 
 
+def test_draws_of_one_generator_are_instances_of_their_own() -> None:
+    row = {"model": "m", "instance": "loaded", "seed": 1, "status": "ok"}
+    rows = [row | {"draw": draw, "proof_s": float(draw)} for draw in (1, 2)]
+    assert costs_of(rows, "proof_s") == {"m": {("loaded", 1): 1.0, ("loaded, draw 2", 1): 2.0}}
+
+
+def test_runs_of_a_benchmark_are_drawn_as_a_study(tmp_path: Path) -> None:
+    runs = [a_run(instance=f"i{n}", model=model) for n in range(3) for model in ("greedy-only", "default")]
+    save_runs(stored_of(runs), tmp_path / "runs")
+    [section] = build_report([tmp_path / "runs"]).sections
+    assert section.title == "Study: bench"
+    assert section.verdicts[0].startswith("6 runs of 2 models on 3 instances")
+
+
 def test_a_study_without_a_run(tmp_path: Path) -> None:
     asked = Definition("compare", (InstanceFile("i", MONDAY, "x"),), (load_model("default"),))
     Study.create(tmp_path / "study", asked)
@@ -76,7 +93,7 @@ def test_an_experiment(tmp_path: Path) -> None:
         for policy, level in (("fgd", 95.0), ("bestfit", 90.0))
         for seed in (42, 44)
     ]
-    write_tables(runs, tmp_path / "openb")
+    write_tables(runs, tmp_path / "openb", tmp_path)
     report = build_report([tmp_path / "openb"])
     [section] = report.sections
     assert "fgd 82.00%, bestfit 77.00% (means over 2 seeds)" in section.verdicts[0]

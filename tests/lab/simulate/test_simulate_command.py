@@ -3,6 +3,7 @@
 import csv
 import importlib.util
 import json
+import shlex
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,8 @@ import pytest
 from typer.testing import CliRunner
 
 from kai_solver.cli.app import app
+from kai_solver.lab.runs import read_runs
+from kai_solver.lab.simulate import ModelPolicy
 from kai_solver.lab.simulate.tables import TABLES, columns
 
 SCENARIO: dict[str, Any] = {
@@ -54,19 +57,24 @@ def test_both_policies_share_the_tables(scenario: Path, tmp_path: Path) -> None:
             found = list(csv.DictReader(stream))
         assert list(found[0]) == columns(table)
         assert {row["policy"] for row in found} == {"greedy-only", "kube-default"}
-    documents = json.loads((tmp_path / "out" / "summary.json").read_text())["policies"]
-    assert [document["jobs"]["done"] for document in documents] == [5, 5]
+    ours, theirs = read_runs(tmp_path / "out", "").records.values()
+    assert (ours.command, ours.model, ours.status, ours.measures["jobs/done"]) == ("simulate", "greedy-only", "ok", 5)
+    assert (theirs.model, theirs.measures["jobs/done"]) == ("kube-default", 5)
+    assert (tmp_path / "out" / "runs.csv").read_text().count("\n") == 3
+    assert "utilisation" in (tmp_path / "out" / "measures.csv").read_text()
 
 
 def test_json_is_the_summary_alone(scenario: Path, tmp_path: Path) -> None:
     done = call(str(scenario), "--output", str(tmp_path / "out"), "--json", "--quiet", "--policies", "kube-default")
-    assert json.loads(done.stdout) == json.loads((tmp_path / "out" / "summary.json").read_text())
+    [policy] = json.loads(done.stdout)["policies"]
+    [record] = read_runs(tmp_path / "out", "").records.values()
+    assert policy["utilisation"] == record.measures["utilisation"]
     assert done.stderr == ""
 
 
 def test_the_seed_of_the_command_wins(scenario: Path, tmp_path: Path) -> None:
     call(str(scenario), "-o", str(tmp_path / "out"), "--seed", "5", "--policies", "kube-default")
-    assert json.loads((tmp_path / "out" / "summary.json").read_text())["policies"][0]["seed"] == 5
+    assert [record.seed for record in read_runs(tmp_path / "out", "").records.values()] == [5]
 
 
 @pytest.mark.parametrize(
@@ -187,8 +195,37 @@ def test_an_interrupted_run_writes_what_it_has(scenario: Path, tmp_path: Path, m
     monkeypatch.setattr(KubeDefault, "decide", interrupted)
     done = call(str(scenario), "-o", str(tmp_path / "out"), "--policies", "kube-default,greedy-only")
     assert done.exit_code == 130
-    [document] = json.loads((tmp_path / "out" / "summary.json").read_text())["policies"]
-    assert document["interrupted"]
-    assert document["jobs"]["running"] == 1
+    [record] = read_runs(tmp_path / "out", "").records.values()
+    assert record.status == "interrupted"
+    assert record.measures["jobs/running"] == 1
     assert "interrupted; what there is by then is in" in done.stderr
     assert "utilisation.png" in figures_of(tmp_path / "out")
+
+
+def test_a_replay_that_fails_keeps_the_cycle_and_the_command_and_the_others_go_on(
+    scenario: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fallen(_self: ModelPolicy, _snapshot: Any) -> Any:
+        raise ValueError("it fell over")
+
+    monkeypatch.setattr(ModelPolicy, "decide", fallen)
+    done = call(str(scenario), "-o", str(tmp_path / "out"), "--policies", "greedy-only,kube-default", "--no-plots")
+    assert done.exit_code == 1, done.output
+    ours, theirs = read_runs(tmp_path / "out", "").records.values()
+    assert (ours.status, theirs.status) == ("failed", "ok")
+    assert "ValueError: it fell over" in ours.error
+    [bundle] = (tmp_path / "out" / "failed").glob("*/bundle.zip")
+    command = shlex.split((bundle.parent / "replay.txt").read_text())
+    assert command[:3] == ["kai-solver", "solve", str(bundle)]
+    again = CliRunner().invoke(app, [*command[1:], "--quiet"])
+    assert again.exit_code == 0, again.output
+
+
+def test_figures_of_an_earlier_call_do_not_stay(scenario: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "out" / "figures"
+    folder.mkdir(parents=True)
+    for name in ("waits.svg", "waits.png", "waits.csv", "mine.csv"):
+        (folder / name).write_text("old")
+    done = call(str(scenario), "-o", str(tmp_path / "out"), "--policies", "kube-default", "--no-plots", "--quiet")
+    assert done.exit_code == 0, done.output
+    assert [path.name for path in folder.iterdir()] == ["mine.csv"]
