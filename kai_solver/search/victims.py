@@ -184,13 +184,14 @@ class VictimChoice:
     ) -> Iterator[Row]:
         """Rows by which less is taken where the units ``left`` have no taker, as `VictimModel.spare`.
 
-        By one unit more than that, since parts of units that leave count as all of them.
+        Not by one unit more, though a part of a unit may leave: nearly all are whole. With the margin of the largest
+        unit left, 1,000 loaded nodes evicted work of 30.36 million with seed 2, and 30.02 million without; with seed 7
+        23.80 million both times (2026-11-27, one cycle each on a busy machine).
         """
         path, movers = self._victim_model.path, self.joint.movers
         for leaves, resource, most in sparing(path, movers, evicted, left, short):
             paid = [m for m in movers if m.queue in leaves and m.reclaimable and not m.preemptable]
-            margin = max((m.charge[resource] for m in paid if m.unit in left), default=0)
-            yield [m.unit for m in paid], [m.charge[resource] for m in paid], max(0, most - margin)
+            yield [m.unit for m in paid], [m.charge[resource] for m in paid], max(0, most)
 
     def _taken_of(self, leaving: frozenset[int]) -> frozenset[int]:
         """``leaving`` without some that no gang may take: of each queue as few as it may have to keep."""
