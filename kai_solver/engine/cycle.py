@@ -181,9 +181,13 @@ def cycle(
     """
     stop, seconds = should_stop or (lambda: False), model.budget_s if budget_s is None else budget_s
 
+    made: list[_Run] = []
+
     def run_of(found: Snapshot, seconds: float) -> _Run:
         run = _Run(found, model, seconds, clock, seed, progress, stop, on_fault)
         run.explain = explain
+        run.by_board = not made  # After an unexpected error all gangs have their turns one by one.
+        made.append(run)
         return run
 
     if compiled.is_wanted(len(snapshot.nodes)):
@@ -229,6 +233,7 @@ class _Run:
         self.budget_s = budget_s
         self.timing: dict[str, float] = {}
         self.explain = True
+        self.by_board = True
         self._child: SolverChild | None = None
         self._budgets: list[Budget] = []
         self._first: tuple[Plan | None, float] | None = None
@@ -494,7 +499,7 @@ class _Run:
             admitter=admitter,
             left_out=left_out,
             between_attempts=self.keep_first,
-            by_board=not left_out and len(problem.nodes) >= compiled.LARGE_NODES,
+            by_board=self.by_board and not left_out and len(problem.nodes) >= compiled.LARGE_NODES,
         )
         self._attempt_seconds = actions.context.times.seconds
         return actions.run()

@@ -230,6 +230,10 @@ class Units(NamedTuple):
         (U + 1,) and (H,) rows of each unit.
     first_on, unit, node, whole, request
         (N + 1,) rows of each node; (H,) unit, node and devices of a row, and (H, R) what it holds, by node.
+    first_moved, head, after, is_listed
+        Rows behind those, one for each pod of a unit, say where it was moved to: (U + 1,) where they begin; (N,) and
+        (H,) lists of them by node; (U,) whether those of a unit are in the lists. They count where the unit is `MOVED`,
+        the others where it is at `HOME`.
     """
 
     where: IntArray
@@ -249,6 +253,10 @@ class Units(NamedTuple):
     node: IntArray
     whole: IntArray
     request: IntArray
+    first_moved: IntArray
+    head: IntArray
+    after: IntArray
+    is_listed: BoolArray
 
 
 class Record(NamedTuple):
@@ -280,15 +288,17 @@ class Scratch(NamedTuple):
         (C,) nodes on which something changed.
     domain_cost, is_exact
         (D,) estimate by domain, and whether it is by exact costs.
-    open_queue, closed_unit
-        (Q,) and (U,) stamps: queues whose units may be taken in this turn, units that may not.
+    open_queue
+        (Q,) a stamp: queues whose units may be taken in this turn.
     victim_queue
         (Q,) of an open leaf queue, the sibling of the taker's queue to which it belongs.
     surplus, ratio, spent, last
         (Q, 3) what may be taken of a sibling; the saturation that it must stay above, below 0 for none; what was taken;
         the largest part of it.
-    units, order
-        (X,) units that left in this turn; the same in some order.
+    units, order, was_moved
+        (X,) units that left in this turn; the same in some order; (U,) whether one had been moved before.
+    here
+        (W,) rows of one node of units that may leave.
     picks
         (W,) rows of a node that were chosen.
     sums, masks
@@ -312,7 +322,6 @@ class Scratch(NamedTuple):
     domain_cost: FloatArray
     is_exact: BoolArray
     open_queue: IntArray
-    closed_unit: IntArray
     victim_queue: IntArray
     surplus: IntArray
     ratio: FloatArray
@@ -320,6 +329,8 @@ class Scratch(NamedTuple):
     last: IntArray
     units: IntArray
     order: IntArray
+    was_moved: BoolArray
+    here: IntArray
     picks: IntArray
     sums: FloatArray
     masks: IntArray

@@ -11,6 +11,7 @@ from kai_solver.actions.board.arrays import (
     HOME,
     IMPOSSIBLE,
     KEPT,
+    MOVED,
     NONE,
     NUMBERS,
     OTHER,
@@ -29,6 +30,7 @@ from kai_solver.actions.board.arrays import (
     Shapes,
     Units,
 )
+from kai_solver.actions.board.victims import list_moved
 from kai_solver.actions.gang_order import gang_key
 from kai_solver.planstate.allocation_units import AllocationUnits, is_flat
 from kai_solver.planstate.eligibility import least_milli
@@ -56,6 +58,10 @@ def may_serve(state: State) -> bool:
         return False
     queues = problem.queues.queues
     return not any(queue.reclaim_min_runtime_s or queue.preempt_min_runtime_s for queue in queues)
+
+
+MOST_HERE = 512
+"""Units on one node that are looked at."""
 
 
 class Plainness:
@@ -361,7 +367,6 @@ class Board:
             domain_cost=np.zeros(width),
             is_exact=np.zeros(width, dtype=np.bool_),
             open_queue=np.zeros(queues, dtype=np.int64),
-            closed_unit=np.zeros(size, dtype=np.int64),
             victim_queue=np.zeros(queues, dtype=np.int64),
             surplus=np.zeros((queues, 3), dtype=np.int64),
             ratio=np.zeros((queues, 3)),
@@ -369,6 +374,8 @@ class Board:
             last=np.zeros((queues, 3), dtype=np.int64),
             units=np.zeros(size, dtype=np.int64),
             order=np.zeros(size, dtype=np.int64),
+            was_moved=np.zeros(size, dtype=np.bool_),
+            here=np.zeros(MOST_HERE, dtype=np.int64),
             picks=np.zeros(WIDTH + 2, dtype=np.int64),
             sums=np.zeros(WIDTH + 2),
             masks=np.zeros(WIDTH + 2, dtype=np.int64),
@@ -385,11 +392,11 @@ class Board:
         flags, rows = np.zeros(0, dtype=np.bool_), np.zeros((0, width), dtype=np.int64)
         starts = np.zeros(len(self.problem.nodes) + 1, dtype=np.int64)
         wide, some = np.zeros((0, 3), dtype=np.int64), np.zeros(0)
-        first = np.zeros(1, dtype=np.int64)
+        first, heads = np.zeros(1, dtype=np.int64), np.full(len(self.problem.nodes), NONE, dtype=np.int64)
         return Units(
             where=none, cost=some, queue=none, priority=none, charge=wide, created_s=some, movable=flags, shape=none,
             pods=none, level=none, first_row=first, row=none, first_on=starts, unit=none, node=none, whole=none,
-            request=rows,
+            request=rows, first_moved=first, head=heads, after=none, is_listed=flags,
         )  # fmt: skip
 
     def with_units(self, pool: VictimPool) -> None:
@@ -431,6 +438,10 @@ class Board:
         self.is_partial = bool(self.plainness.tied.any()) or not bool(base.all())
         by_unit = np.argsort(rows.unit, kind="stable")
         gangs = [problem.gangs[unit.gang].gang for unit in pool.units]
+        own = len(rows.unit)
+        more = np.repeat(np.arange(size, dtype=np.int64), sizes)
+        width = problem.snapshot.schema.size
+        nothing = np.zeros(len(more), dtype=np.int64)
         return Units(
             where=np.zeros(size, dtype=np.int64),
             cost=np.array(pool.cost, dtype=np.float64),
@@ -445,18 +456,28 @@ class Board:
             first_row=np.searchsorted(rows.unit[by_unit], np.arange(size + 1)).astype(np.int64),
             row=by_unit.astype(np.int64),
             first_on=rows.starts(len(problem.nodes)).astype(np.int64),
-            unit=np.ascontiguousarray(rows.unit),
-            node=np.ascontiguousarray(rows.node),
-            whole=rows.whole.astype(np.int64),
-            request=np.ascontiguousarray(rows.request.T),
+            unit=np.concatenate([rows.unit, more]),
+            node=np.concatenate([rows.node, nothing]),
+            whole=np.concatenate([rows.whole, nothing]).astype(np.int64),
+            request=np.concatenate([rows.request.T, np.zeros((len(more), width), dtype=np.int64)]),
+            first_moved=own + np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64),
+            head=np.full(len(problem.nodes), NONE, dtype=np.int64),
+            after=np.full(own + len(more), NONE, dtype=np.int64),
+            is_listed=np.zeros(size, dtype=np.bool_),
         )
 
     def _set_where(self) -> None:
-        """Write which units may leave now: those at home that are not pinned."""
-        pool = self._pool
-        if pool is not None and len(self._first_pod):
-            may = self._base & ~self.state.is_gone[self._first_pod] & ~pool.is_pinned
-            self.arrays.units.where[:] = np.where(may, HOME, KEPT)
+        """Write where units are: at home, moved to where the arrays can say it, or kept out of it."""
+        pool, state, units = self._pool, self.state, self.arrays.units
+        if pool is None or not len(self._first_pod):
+            return
+        gone, out = state.is_gone[self._first_pod], state.is_out[self._first_pod]
+        may = self._base & ~pool.is_pinned
+        units.where[:] = np.where(may & ~gone, HOME, KEPT)
+        for unit in np.flatnonzero(may & gone & ~out & units.movable).tolist():
+            nodes = np.array([state.places[pod].node for pod in pool.units[unit].pods], dtype=np.int64)
+            list_moved(self.arrays, unit, nodes, 0)
+            units.where[unit] = MOVED
 
     # -- lines and changes -----------------------------------------------------------------------------------------
 

@@ -6,6 +6,7 @@ from kai_solver.actions.board.arrays import (
     BOUNDLESS,
     HOME,
     LEFT,
+    MOVED,
     NONE,
     STAMP,
     Arrays,
@@ -287,8 +288,7 @@ def lasts(arrays: Arrays, gang: int, count: int) -> bool:
 
 @kernel
 def may_take(arrays: Arrays, unit: int, below: int) -> bool:
-    """Whether ``unit``, where it runs, is open in this turn; ``below``: only work of less priority."""
+    """Whether ``unit``, where it is, is open in this turn; ``below``: only work of less priority."""
     units, scratch, stamp = arrays.units, arrays.scratch, arrays.record.numbers[STAMP]
-    if units.where[unit] != HOME or scratch.open_queue[units.queue[unit]] != stamp:
-        return False
-    return bool(units.priority[unit] < below and scratch.closed_unit[unit] != stamp)
+    is_open = scratch.open_queue[units.queue[unit]] == stamp
+    return bool(is_open and units.where[unit] in (HOME, MOVED) and units.priority[unit] < below)

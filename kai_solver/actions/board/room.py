@@ -150,7 +150,9 @@ def fill(arrays: Arrays, shape: int, count: int, level: int, domain: int, to: In
         if node == NONE:
             break
         now = 0 if later else room_now(nodes, shapes, shape, node)
-        room = min(now if now > 0 else room_at(nodes, shapes, shape, node), count - done)
+        room = min(room_at(nodes, shapes, shape, node), count - done)
+        if now > 0:
+            room = min(room, now)
         for _ in range(room):
             to[at + done] = node
             if not later:

@@ -13,6 +13,7 @@ from kai_solver.actions.board.arrays import (
     LEFT,
     MADE_ROOM,
     MAY_YIELD,
+    MOVED,
     NO_ROOM,
     NONE,
     OTHER,
@@ -183,7 +184,7 @@ def admit(arrays: Arrays, gang: int, taken: int) -> None:
     for number in range(taken):
         unit = scratch.units[number]
         where = units.where[unit]
-        if where == HOME:
+        if where == HOME or (where == MOVED and scratch.was_moved[unit]):
             continue
         record.victim[numbers[VICTIMS], 0], record.victim[numbers[VICTIMS], 1] = unit, where
         numbers[VICTIMS] += 1

@@ -16,9 +16,9 @@ from kai_solver.actions.board.arrays import (
     NONE,
     PODS,
     RECLAIM,
-    STAMP,
     WIDTH,
     Arrays,
+    IntArray,
 )
 from kai_solver.actions.board.order import pay
 from kai_solver.actions.board.rights import accepts, may_take, passes_cap, permits, spend
@@ -52,9 +52,12 @@ def cost_at(arrays: Arrays, shape: int, node: int, below: int) -> float:
     if not arrays.shapes.allowed[shape, node]:
         return IMPOSSIBLE
     need = arrays.shapes.devices[shape] - arrays.nodes.whole_later[node]
-    cost = cover(arrays, node, need, below) if need > 0 else 0.0
+    if need <= 0 and suffices(arrays, shape, node):
+        return 0.0
+    count = look_around(arrays, node, below)
+    cost = cover(arrays, count, need) if need > 0 else 0.0
     if cost < IMPOSSIBLE and not suffices(arrays, shape, node):
-        cost += add_units(arrays, shape, node, below)
+        cost += add_units(arrays, shape, node, count)
         if cost < IMPOSSIBLE and picks[0] > 1:
             cost -= prune(arrays, shape, node)
     return cost
@@ -64,39 +67,58 @@ def cost_at(arrays: Arrays, shape: int, node: int, below: int) -> float:
 def is_open(arrays: Arrays, unit: int, below: int) -> bool:
     """Whether ``unit`` may leave, as `cost_at` has it."""
     if below == NONE:
-        return bool(arrays.units.where[unit] == HOME)
+        return bool(arrays.units.where[unit] in (HOME, MOVED))
     return may_take(arrays, unit, below)
 
 
 @kernel
-def cover(arrays: Arrays, node: int, need: int, below: int) -> float:
-    """Pick the cheapest units that hold ``need`` devices of ``node``; what they cost."""
+def look_around(arrays: Arrays, node: int, below: int) -> int:
+    """Write the rows of ``node`` of units that may leave into `Scratch.here`; how many there are."""
+    units, here, count = arrays.units, arrays.scratch.here, 0
+    for row in range(units.first_on[node], units.first_on[node + 1]):
+        unit = units.unit[row]
+        if units.where[unit] == HOME and is_open(arrays, unit, below) and count < len(here):
+            here[count] = row
+            count += 1
+    row = units.head[node]
+    while row != NONE:
+        unit = units.unit[row]
+        if units.where[unit] == MOVED and is_open(arrays, unit, below) and count < len(here):
+            here[count] = row
+            count += 1
+        row = units.after[row]
+    return count
+
+
+@kernel
+def cover(arrays: Arrays, rows: int, need: int) -> float:
+    """Pick the cheapest of the first ``rows`` units here that hold ``need`` devices together; what they cost."""
     units, scratch = arrays.units, arrays.scratch
-    sums, masks, picks, first = scratch.sums, scratch.masks, scratch.picks, units.first_on[node]
+    sums, masks, picks, here = scratch.sums, scratch.masks, scratch.picks, scratch.here
     if need > WIDTH:
         return IMPOSSIBLE
     sums[0], masks[0] = 0.0, 0
     for count in range(1, need + 1):
         sums[count] = IMPOSSIBLE
-    for row in range(first, min(units.first_on[node + 1], first + WIDTH)):
-        whole, unit = units.whole[row], units.unit[row]
-        if whole == 0 or not is_open(arrays, unit, below):
+    for at in range(min(rows, WIDTH)):
+        whole, price = units.whole[here[at]], units.cost[units.unit[here[at]]]
+        if whole == 0:
             continue
         for count in range(need, 0, -1):
             rest = max(0, count - whole)
-            cost = sums[rest] + units.cost[unit]
+            cost = sums[rest] + price
             if cost < sums[count]:
                 sums[count] = cost
-                masks[count] = masks[rest] | (1 << (row - first))
+                masks[count] = masks[rest] | (1 << at)
     if sums[need] >= IMPOSSIBLE:
         return IMPOSSIBLE
-    chosen, row = masks[need], first
+    chosen, at = masks[need], 0
     while chosen:
         if chosen & 1:
             picks[0] += 1
-            picks[picks[0]] = row
+            picks[picks[0]] = here[at]
         chosen >>= 1
-        row += 1
+        at += 1
     return float(sums[need])
 
 
@@ -117,26 +139,27 @@ def suffices(arrays: Arrays, shape: int, node: int) -> bool:
 
 
 @kernel
-def add_units(arrays: Arrays, shape: int, node: int, below: int) -> float:
-    """Pick the cheapest other units, one after the other, until all resources suffice; what they cost."""
-    units, picks = arrays.units, arrays.scratch.picks
+def add_units(arrays: Arrays, shape: int, node: int, rows: int) -> float:
+    """Pick the cheapest others of the first ``rows`` units here until all resources suffice; what they cost."""
+    units, picks, here = arrays.units, arrays.scratch.picks, arrays.scratch.here
     total: float = 0.0
     while picks[0] < WIDTH:
-        best = NONE
-        for row in range(units.first_on[node], units.first_on[node + 1]):
-            unit = units.unit[row]
-            if not is_open(arrays, unit, below) or (best != NONE and units.cost[unit] >= units.cost[units.unit[best]]):
+        best, least = NONE, IMPOSSIBLE
+        for number in range(rows):
+            row = here[number]
+            cost = units.cost[units.unit[row]]
+            if cost >= least:
                 continue
             is_picked = False
             for at in range(1, picks[0] + 1):
                 is_picked = is_picked or picks[at] == row
             if not is_picked:
-                best = row
+                best, least = row, cost
         if best == NONE:
             return IMPOSSIBLE
         picks[0] += 1
         picks[picks[0]] = best
-        total += units.cost[units.unit[best]]
+        total += least
         if suffices(arrays, shape, node):
             return total
     return IMPOSSIBLE
@@ -239,12 +262,32 @@ def cheapest(arrays: Arrays, level: int, domain: int) -> int:
 
 
 @kernel
+def row_count(arrays: Arrays, unit: int) -> int:
+    """Rows of ``unit`` where it is, or was when it left in this turn."""
+    units = arrays.units
+    first = units.first_moved if arrays.scratch.was_moved[unit] else units.first_row
+    count: int = first[unit + 1] - first[unit]
+    return count
+
+
+@kernel
+def row_of(arrays: Arrays, unit: int, number: int) -> int:
+    """The row with that number of `row_count`."""
+    units = arrays.units
+    if arrays.scratch.was_moved[unit]:
+        return int(units.first_moved[unit] + number)
+    return int(units.row[units.first_row[unit] + number])
+
+
+@kernel
 def shift_unit(arrays: Arrays, unit: int, sign: int) -> None:
-    """What ``unit`` holds where it runs becomes free later (+1), or is taken again (-1)."""
+    """What ``unit`` holds where it was becomes free later (+1), or is taken again (-1)."""
     units, nodes = arrays.units, arrays.nodes
-    for at in range(units.first_row[unit], units.first_row[unit + 1]):
-        row = units.row[at]
+    for number in range(row_count(arrays, unit)):
+        row = row_of(arrays, unit, number)
         node = units.node[row]
+        if node == NONE:
+            continue
         for resource in range(nodes.later.shape[1]):
             nodes.later[node, resource] += sign * units.request[row, resource]
         if units.whole[row]:
@@ -254,12 +297,14 @@ def shift_unit(arrays: Arrays, unit: int, sign: int) -> None:
 
 
 @kernel
-def fits_home(arrays: Arrays, unit: int) -> bool:
-    """Whether there is room for all of ``unit`` where it ran."""
+def fits_back(arrays: Arrays, unit: int) -> bool:
+    """Whether there is room for all of ``unit`` where it was."""
     units, nodes = arrays.units, arrays.nodes
-    for at in range(units.first_row[unit], units.first_row[unit + 1]):
-        row = units.row[at]
+    for number in range(row_count(arrays, unit)):
+        row = row_of(arrays, unit, number)
         node = units.node[row]
+        if node == NONE:
+            continue
         if nodes.whole_later[node] < units.whole[row]:
             return False
         for resource in range(nodes.later.shape[1]):
@@ -272,10 +317,51 @@ def fits_home(arrays: Arrays, unit: int) -> bool:
 @kernel
 def update_costs(arrays: Arrays, shape: int, unit: int, below: int) -> None:
     """Look closely at all nodes of ``unit``, which left."""
+    for number in range(row_count(arrays, unit)):
+        node = arrays.units.node[row_of(arrays, unit, number)]
+        if node != NONE:
+            set_cost(arrays, node, cost_at(arrays, shape, node, below))
+
+
+@kernel
+def list_moved(arrays: Arrays, unit: int, nodes: IntArray, at: int) -> None:
+    """The pods of ``unit`` are on ``nodes`` from ``at`` on: list a row for each node, and leave the others empty."""
+    units, shapes = arrays.units, arrays.shapes
+    first, last, shape = units.first_moved[unit], units.first_moved[unit + 1], units.shape[unit]
+    for row in range(first, last):
+        if units.is_listed[unit] and units.node[row] != NONE:
+            unlist(arrays, row)
+    for row in range(first, last):
+        node, own = nodes[at + row - first], row
+        for other in range(first, row):
+            if units.node[other] == node:
+                own = other
+        if own == row:
+            units.whole[row] = 0
+            units.request[row, :] = 0
+            units.node[row], units.after[row], units.head[node] = node, units.head[node], row
+        else:
+            units.node[row] = NONE
+        units.whole[own] += shapes.devices[shape]
+        for resource in range(shapes.request.shape[1]):
+            units.request[own, resource] += shapes.request[shape, resource]
+    units.is_listed[unit] = True
+
+
+@kernel
+def unlist(arrays: Arrays, row: int) -> None:
+    """Take a row out of the list of its node."""
     units = arrays.units
-    for at in range(units.first_row[unit], units.first_row[unit + 1]):
-        node = units.node[units.row[at]]
-        set_cost(arrays, node, cost_at(arrays, shape, node, below))
+    node = units.node[row]
+    if units.head[node] == row:
+        units.head[node] = units.after[row]
+        return
+    before = units.head[node]
+    while before != NONE:
+        if units.after[before] == row:
+            units.after[before] = units.after[row]
+            return
+        before = units.after[before]
 
 
 # -- room for a gang ---------------------------------------------------------------------------------------------------
@@ -415,15 +501,19 @@ def clear(
         if picks[0] == 0:  # It fits, and another rule than room forbids it.
             set_cost(arrays, node, IMPOSSIBLE)
             continue
-        if frugal and action == RECLAIM and not spend_picks(arrays):
-            set_cost(arrays, node, cost_at(arrays, shape, node, below))
+        if frugal and action == RECLAIM and not spend_picks(arrays, taken):
+            # By other queues, if one was closed; else not by now: what leaves elsewhere may change it.
+            cost = cost_at(arrays, shape, node, below)
+            set_cost(arrays, node, cost if cost > before else IMPOSSIBLE)
             continue
         count = picks[0]
         for at in range(1, count + 1):
             scratch.units[taken] = units.unit[picks[at]]
             taken += 1
         for number in range(taken - count, taken):
-            units.where[scratch.units[number]] = LEFT
+            unit = scratch.units[number]
+            scratch.was_moved[unit] = units.where[unit] == MOVED
+            units.where[unit] = LEFT
             shift_unit(arrays, scratch.units[number], +1)
         for number in range(taken - count, taken):
             update_costs(arrays, shape, scratch.units[number], below)
@@ -431,33 +521,35 @@ def clear(
 
 
 @kernel
-def spend_picks(arrays: Arrays) -> bool:
-    """Take the picks off what may be taken of their queues; a unit that is too much is closed for the turn instead."""
-    units, scratch = arrays.units, arrays.scratch
-    picks, stamp = scratch.picks, arrays.record.numbers[STAMP]
+def spend_picks(arrays: Arrays, taken: int) -> bool:
+    """Take the picks off what may be taken of their queues, beside the first ``taken`` units of the turn.
+
+    If that is too much, nothing is taken off; a queue from which nothing may be taken any more is closed for the turn.
+    """
+    units, scratch, picks = arrays.units, arrays.scratch, arrays.scratch.picks
     for at in range(1, picks[0] + 1):
         unit = units.unit[picks[at]]
         charge, sibling = units.charge[unit], scratch.victim_queue[units.queue[unit]]
         if permits(arrays, sibling, charge[0], charge[1], charge[2]):
-            if at < picks[0] or at > 1:
-                spend(arrays, unit)
+            spend(arrays, unit)
             continue
-        scratch.closed_unit[unit] = stamp
-        for other in range(1, at):
-            give_back(arrays, units.unit[picks[other]])
+        spend_again(arrays, taken)
+        if not permits(arrays, sibling, 1, 1, 1):
+            queues = arrays.queues
+            for below in range(queues.first_leaf[sibling], queues.first_leaf[sibling + 1]):
+                scratch.open_queue[queues.leaf[below]] = 0
         return False
-    if picks[0] == 1:
-        spend(arrays, units.unit[picks[1]])
     return True
 
 
 @kernel
-def give_back(arrays: Arrays, unit: int) -> None:
-    """Undo `spend`, but for the largest part: that is remembered too large, and allows less."""
-    charge = arrays.units.charge[unit]
-    sibling = arrays.scratch.victim_queue[arrays.units.queue[unit]]
-    for at in range(3):
-        arrays.scratch.spent[sibling, at] -= charge[at]
+def spend_again(arrays: Arrays, taken: int) -> None:
+    """Count what was taken of each queue by the first ``taken`` units of the turn."""
+    scratch = arrays.scratch
+    scratch.spent[:] = 0
+    scratch.last[:] = 0
+    for number in range(taken):
+        spend(arrays, scratch.units[number])
 
 
 @kernel
@@ -475,12 +567,13 @@ def settle(arrays: Arrays, taken: int) -> None:
         scratch.order[at] = unit
     for number in range(taken):
         unit = scratch.order[number]
-        if fits_home(arrays, unit):
+        if fits_back(arrays, unit):
             shift_unit(arrays, unit, -1)
-            units.where[unit] = HOME
+            units.where[unit] = MOVED if scratch.was_moved[unit] else HOME
     for number in range(taken if arrays.may_move else 0):
         unit = scratch.order[number]
-        if units.where[unit] == LEFT and units.movable[unit] and move(arrays, unit):
+        may_move = units.movable[unit] and not scratch.was_moved[unit]
+        if units.where[unit] == LEFT and may_move and move(arrays, unit):
             units.where[unit] = MOVED
     for number in range(taken):
         scratch.units[number] = scratch.order[number]
@@ -506,6 +599,7 @@ def move(arrays: Arrays, unit: int) -> bool:
     if done < count:
         empty(arrays, shape, done, record.moved, first, True)
         return False
+    list_moved(arrays, unit, record.moved, first)
     record.numbers[MOVES] += count
     return True
 
@@ -537,12 +631,13 @@ def take_back(arrays: Arrays, shape: int, first: int, placed: int, taken: int, m
     at = moves
     for number in range(taken):
         unit = scratch.units[number]
-        if units.where[unit] == MOVED:
+        stayed = units.where[unit] == (MOVED if scratch.was_moved[unit] else HOME)
+        if units.where[unit] == MOVED and not scratch.was_moved[unit]:
             empty(arrays, units.shape[unit], units.pods[unit], record.moved, at, True)
             at += units.pods[unit]
-        if units.where[unit] != HOME:
+        if not stayed:
             shift_unit(arrays, unit, -1)
-        units.where[unit] = HOME
+        units.where[unit] = MOVED if scratch.was_moved[unit] else HOME
     record.numbers[MOVES] = moves
 
 
@@ -575,11 +670,10 @@ def hosts_at(arrays: Arrays, shape: int, node: int, below: int) -> int:
     """Pods of ``shape`` that the devices of ``node`` host with all gone that may be taken."""
     if not arrays.shapes.allowed[shape, node]:
         return 0
-    units = arrays.units
+    units, scratch = arrays.units, arrays.scratch
     devices, most = arrays.shapes.devices[shape], arrays.nodes.whole_later[node]
     if arrays.nodes.devices[node] < devices:
         return 0
-    for row in range(units.first_on[node], units.first_on[node + 1]):
-        if units.whole[row] and may_take(arrays, units.unit[row], below):
-            most += units.whole[row]
+    for at in range(look_around(arrays, node, below)):
+        most += units.whole[scratch.here[at]]
     return int(most // devices)
