@@ -31,7 +31,7 @@ def found(seed: int) -> Found:
 
 
 def main(number: int) -> dict[str, object]:
-    shared.MOST_WAITING = 0
+    vars(shared)["MOST_WAITING"] = 0
     seeds = range(1, number + 1)
     plain = {seed: found(seed) for seed in seeds}
     compiled.load()
