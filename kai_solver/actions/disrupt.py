@@ -106,7 +106,8 @@ def _disrupt_on_board(context: Context, search: VictimSearch, line: BoardLine) -
             next_gang = line.pop()
             unit = next_gang.allocation_unit if next_gang is not None else None
         if unit is not None:
-            refusal = attempt(context, search, unit)
+            shows_all = line.shows_all and next_gang is None and action is not Action.CONSOLIDATION
+            refusal = (_yield_to if shows_all else attempt)(context, search, unit)
             if refusal is not None:
                 outcome.refuse(unit.gang, action, of_choice(refusal, unit), unit.pods)
                 line.unchanged()
@@ -118,6 +119,13 @@ def _disrupt_on_board(context: Context, search: VictimSearch, line: BoardLine) -
         context.attempted(served=outcome.version != before)
     search.settle()
     return late
+
+
+def _yield_to(context: Context, search: VictimSearch, unit: AllocationUnit) -> Refusal | None:
+    """Admit ``unit``, for which no running work makes room, if binds of this cycle give way; else the refusal."""
+    if give_way(context, search, Preemptor.of(context.problem, unit), unit):
+        return None
+    return forbidden(context, search, unit) or search.over_capacity(unit) or context.left_open(unit)
 
 
 def attempt(context: Context, search: VictimSearch, unit: AllocationUnit) -> Refusal | None:

@@ -36,7 +36,7 @@ from kai_solver.engine.floor import Floor
 from kai_solver.engine.pace import Pace
 from kai_solver.engine.passed_over import AskingInOrder, UntilAnswered, is_better, passed_over, policy_order
 from kai_solver.engine.progress import Fault, OnSlow, Progress
-from kai_solver.engine.proving import LEAST_PART, has_unknown, prove
+from kai_solver.engine.proving import LEAST_PART, PART_OF_ACTIONS, has_unknown, prove
 from kai_solver.engine.retreat import NO_GANGS, RETREATS, blame, refused, retreat_note
 from kai_solver.engine.stages import admission_stage, measured_stages
 from kai_solver.errors.barrier import barrier, caught
@@ -70,6 +70,9 @@ READY_S = 10.0
 LEAST_KEPT_S, MOST_KEPT = 0.03, 0.25
 """Seconds that actions and questions leave to the plan and its check at least, and part of the budget at most."""
 
+
+UNASKED_STATES = ("unasked",)
+"""Of proofs of gangs about which a model without a solver asked nothing."""
 
 PRICED_FROM = 2_000
 """Shapes times nodes from which prices are asked for before chains and stages. Of 4,000 equal pods on 500 nodes sums
@@ -401,11 +404,32 @@ class _Run:
 
     def _prove(self, outcome: Outcome, child: SolverChild | None) -> None:
         """Ask once more, of the final state, why gangs wait; for a little while even where the budget has ended."""
-        if child is None or not has_unknown(outcome) or self.should_stop():
+        if child is None:
+            self._prove_unasked(outcome)
+            return
+        if not has_unknown(outcome) or self.should_stop():
             return
         end_s = max(self.deadline_s, min(self.clock(), self.deadline_s) + LEAST_PART * self.budget_s)
         prove(outcome, self.model.actions, lambda: inf if self.model.search.deterministic else end_s - self.clock())
         self._phase("proofs")
+
+    def _prove_unasked(self, outcome: Outcome) -> None:
+        """Without a solver: ask bounds of the final state about gangs of which the board asked nothing."""
+        if (
+            not self._is_by_board(outcome.state.problem)
+            or self.should_stop()
+            or not has_unknown(outcome, UNASKED_STATES)
+        ):
+            return
+        now_s = self.clock()
+        end_s = min(now_s + PART_OF_ACTIONS * self.timing["greedy"], self.deadline_s - self.kept_s)
+        is_exact = self.model.search.deterministic
+        prove(outcome, self.model.actions, lambda: inf if is_exact else end_s - self.clock(), UNASKED_STATES)
+        self._phase("proofs")
+
+    def _is_by_board(self, problem: Problem) -> bool:
+        """Whether the cluster is so large that plain gangs have their turns on flat arrays."""
+        return self.by_board and len(problem.nodes) >= compiled.LARGE_NODES
 
     def _improve(self, outcome: Outcome, child: SolverChild | None) -> tuple[Refined | None, Stage | None]:
         """Change ``outcome`` for the better; what was proven of its stages, and the stage of links.
@@ -499,7 +523,7 @@ class _Run:
             admitter=admitter,
             left_out=left_out,
             between_attempts=self.keep_first,
-            by_board=self.by_board and not left_out and len(problem.nodes) >= compiled.LARGE_NODES,
+            by_board=self._is_by_board(problem) and not left_out,
         )
         self._attempt_seconds = actions.context.times.seconds
         return actions.run()

@@ -1,6 +1,6 @@
 """Proofs for the gangs that wait, once all else is decided."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 
 from kai_solver.domain import Action
 from kai_solver.errors.barrier import barrier
@@ -14,26 +14,30 @@ LEAST_PART = 0.1
 On 5,000 loaded nodes 111 gangs are 130 classes and take 0.7 s of CPU time, 5 ms each; on 1,000 nodes 2 to 7 gangs take
 0.02 to 0.07 s (2026-11-23). Without a proof a gang's users learn nothing.
 """
+PART_OF_ACTIONS = 0.5
+"""Without a solver, proofs of what the board left open take at most this part of what the actions took."""
 EACH = 0.75
 """Part of the time in which gangs are asked for one by one, before those that are left are counted together."""
 
 
-def has_unknown(outcome: Outcome) -> bool:
-    """True where some action left it open whether it can run a gang that waits."""
+def has_unknown(outcome: Outcome, states: Collection[str] = ("unknown",)) -> bool:
+    """True where some action left it open whether it can run a gang that waits: its proof has one of ``states``."""
     gangs = outcome.state.gangs
     return any(
-        any(gangs[gang].pending) and any(refusal.proof.state == "unknown" for refusal in by_action.values())
+        any(gangs[gang].pending) and any(refusal.proof.state in states for refusal in by_action.values())
         for gang, by_action in outcome.refusals.items()
     )
 
 
-def prove(outcome: Outcome, actions: Iterable[Action], left_s: Callable[[], float]) -> None:
+def prove(
+    outcome: Outcome, actions: Iterable[Action], left_s: Callable[[], float], states: Collection[str] = ("unknown",)
+) -> None:
     """Ask of the final state what was left open for gangs that wait; an error leaves that as it is.
 
-    ``left_s``: seconds that are left.
+    ``left_s``: seconds that are left. ``states``: of proofs that leave it open.
     """
     end_s = (1 - EACH) * left_s()
     with barrier("deciding", "proofs of the final state"):
-        questions = OpenQuestions(outcome, actions)
+        questions = OpenQuestions(outcome, actions, states=states)
         questions.run(lambda: left_s() < end_s, beside="plan")
         WaitingTogether(questions).run(left_s)

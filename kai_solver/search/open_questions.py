@@ -5,7 +5,7 @@ that waits without a proof is asked for again, in policy order: rules, then boun
 to ask. CP-SAT's "yes" is put into effect. Equal gangs share an answer until a gang is admitted.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import replace
 from typing import Literal
 
@@ -39,6 +39,8 @@ class OpenQuestions:
         Answers by bounds alone, or by CP-SAT too.
     by_size
         Gangs come by their size, as with the admission ``max-gpus``.
+    states
+        Of proofs: refusals with these are asked for again.
     """
 
     def __init__(
@@ -48,6 +50,7 @@ class OpenQuestions:
         oracle: SolverActions | None = None,
         *,
         by_size: bool = False,
+        states: Collection[str] = ("unknown",),
     ) -> None:
         self.outcome = outcome
         self.state = outcome.state
@@ -65,6 +68,7 @@ class OpenQuestions:
             for action in self.actions
             if action is not Action.ALLOCATE
         }
+        self.states = frozenset(states)
         self._found: dict[Class, Refusal | None] = {}
         self._unanswered: set[Class] = set()
         self._in_order = 0
@@ -92,13 +96,13 @@ class OpenQuestions:
         return [
             gang
             for gang, refusals in self.outcome.refusals.items()
-            if self.gang_units[gang].waits() and any(r.proof.state == "unknown" for r in refusals.values())
+            if self.gang_units[gang].waits() and any(r.proof.state in self.states for r in refusals.values())
         ]
 
     def _admit(self, unit: AllocationUnit, is_late: Callable[[], bool], beside: Beside) -> bool:
         """Ask action by action, and note each proof; True if one admitted ``unit``."""
         refusals = self.outcome.refusals[unit.gang]
-        for action in [action for action, refusal in refusals.items() if refusal.proof.state == "unknown"]:
+        for action in [action for action, refusal in refusals.items() if refusal.proof.state in self.states]:
             if is_late():
                 return False
             version = self.outcome.version

@@ -181,6 +181,11 @@ class BoardLine:
     # -- other gangs -----------------------------------------------------------------------------------------------
 
     @property
+    def shows_all(self) -> bool:
+        """Whether the arrays show all running work that could make room."""
+        return not self.board.is_partial
+
+    @property
     def has_more(self) -> bool:
         """Whether some gang waits."""
         return int(self.board.arrays.record.numbers[ASKED]) != NONE
