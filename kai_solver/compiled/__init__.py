@@ -8,8 +8,8 @@ What numba compiled is kept in one file (`kept`), whose name has the versions an
 the modules that they have constants of: what was compiled from other text is never found. The code is for a generic
 CPU, since the file may come with an image that was built on another machine: 20,000 tries of chains on openb's urgent
 gangs took 11.0 to 12.7 s of CPU with it, and 17.6 to 17.8 s with code for the machine itself, an AMD EPYC with AVX-512
-(2026-11-23). ``kai-solver compile`` makes the file (25 s of CPU, 1.8 MB). A cycle only reads it (0.4 s, 128 MiB with
-numba), and decides by the uncompiled functions where it is not there.
+(2026-11-23). ``kai-solver compile`` makes the file (60 to 75 s of CPU, 4.5 MB; 2026-11-27). A cycle only reads it (0.4
+s, 128 MiB with numba), and decides by the uncompiled functions where it is not there.
 """
 
 import functools

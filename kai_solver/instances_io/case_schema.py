@@ -18,7 +18,7 @@ Number = Annotated[float, Field(ge=-1e12, le=1e15)]
 
 
 class _Part(BaseModel):
-    model_config = ConfigDict(extra="allow", allow_inf_nan=False, frozen=True)
+    model_config = ConfigDict(extra="allow", allow_inf_nan=False, frozen=True, defer_build=True)
 
 
 class ZoneDoc(_Part):

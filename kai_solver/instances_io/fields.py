@@ -29,7 +29,12 @@ class Strict(BaseModel):
     """Part of a published format: keys in camel case, none unknown, no NaN."""
 
     model_config = ConfigDict(
-        extra="forbid", alias_generator=to_camel, populate_by_name=True, allow_inf_nan=False, frozen=True
+        extra="forbid",
+        alias_generator=to_camel,
+        populate_by_name=True,
+        allow_inf_nan=False,
+        frozen=True,
+        defer_build=True,
     )
 
 

@@ -34,7 +34,7 @@ LossSeconds = Annotated[float, BeforeValidator(seconds), Field(ge=0, le=31_536_0
 
 
 class _Table(BaseModel):
-    model_config = ConfigDict(extra="forbid", allow_inf_nan=False, frozen=True)
+    model_config = ConfigDict(extra="forbid", allow_inf_nan=False, frozen=True, defer_build=True)
 
 
 class StageTable(_Table):

@@ -1,4 +1,4 @@
-"""The arrays of a working state, and how they catch up with it after somebody else changed it."""
+"""The arrays of a working state, and how they catch up with it after a turn that they did not take."""
 
 from collections.abc import Iterable, Sequence
 from itertools import chain

@@ -50,7 +50,7 @@ def _warm_up() -> None:
 
 @entry(_warm_up, allocates=False)
 def begin_turns(arrays: Arrays) -> None:
-    """An action begins: nobody was refused yet."""
+    """An action begins: no gang was refused yet."""
     arrays.scratch.refused[:] = NONE
     arrays.scratch.failed[:] = False
     look_at_all(arrays)
@@ -58,7 +58,7 @@ def begin_turns(arrays: Arrays) -> None:
 
 @entry(_warm_up, allocates=False)
 def look_at_queues(arrays: Arrays) -> None:
-    """What queues hold, or who waits in them, changed."""
+    """What queues hold, or which gangs wait in them, changed."""
     look_at_all(arrays)
 
 

@@ -79,7 +79,7 @@ def test_gangs_come_in_the_order_of_the_queues(scene: Scene) -> None:
     assert found == wanted
 
 
-def test_who_may_reclaim_and_from_which_queues_is_as_the_rule_says(scene: Scene) -> None:
+def test_which_gangs_may_reclaim_and_from_which_queues_is_as_the_rule_says(scene: Scene) -> None:
     arrays, eligibility = scene.arrays, Eligibility(scene.state, scene.pool)
     with_units = set(scene.pool.queue_of.tolist())
     for gang in scene.waiting:
@@ -93,7 +93,7 @@ def test_who_may_reclaim_and_from_which_queues_is_as_the_rule_says(scene: Scene)
 
 
 def test_room_costs_on_each_node_what_a_close_look_says(scene: Scene) -> None:
-    """Of the same victims: without a limit on who may be taken."""
+    """Of the same victims: without a limit on what may be taken."""
     arrays, pool = scene.arrays, scene.pool
     every = np.ones(len(pool.units), dtype=np.bool_)
     for row, shape in enumerate(scene.board.plainness.shapes):
