@@ -142,7 +142,7 @@ class Gangs(NamedTuple):
         (G,) leaf queue; how many pods; their shape; the level of which one domain holds them, `NONE` without one.
     charge, milli
         (G, 3) what it costs its queue; (G,) thousandths of devices that it takes.
-    preemptible, never_preempts, priority, created_s
+    preemptible, never_preempts, priority
         (G,) of the gang.
     kind
         (G,) one number for gangs that get the same answer, whichever comes first.
@@ -160,7 +160,6 @@ class Gangs(NamedTuple):
     preemptible: BoolArray
     never_preempts: BoolArray
     priority: IntArray
-    created_s: FloatArray
     kind: IntArray
     place: IntArray
 
@@ -222,8 +221,8 @@ class Units(NamedTuple):
     ----------
     where
         (U,) `HOME`, `LEFT`, `MOVED` or `KEPT`.
-    cost, queue, priority, charge, created_s
-        (U,) cost of its eviction, leaf queue, priority; (U, 3) what its queue pays; (U,) creation of its gang.
+    cost, queue, priority, charge
+        (U,) cost of its eviction, leaf queue, priority; (U, 3) what its queue pays.
     movable, shape, pods, level
         (U,) whether it may go elsewhere as a whole, and what it asks for then.
     first_row, row
@@ -241,7 +240,6 @@ class Units(NamedTuple):
     queue: IntArray
     priority: IntArray
     charge: IntArray
-    created_s: FloatArray
     movable: BoolArray
     shape: IntArray
     pods: IntArray

@@ -193,11 +193,10 @@ class Board:
         queue, pods, shape, level, milli, priority, kind, place, standing = columns
         charge = np.zeros((size, 3), dtype=np.int64)
         flags = np.zeros((2, size), dtype=np.bool_)
-        created = np.zeros(size, dtype=np.float64)
         for row, index in enumerate(self._gangs):
             gang = problem.gangs[index]
             own = gang.gang
-            queue[row], priority[row], created[row] = gang.queue, own.priority, own.created_s
+            queue[row], priority[row] = gang.queue, own.priority
             flags[0, row], flags[1, row] = own.preemptible, own.never_preempts
             if not self.is_plain[index]:
                 continue
@@ -223,7 +222,6 @@ class Board:
             preemptible=flags[0],
             never_preempts=flags[1],
             priority=priority,
-            created_s=created,
             kind=kind,
             place=place,
         )
@@ -394,7 +392,7 @@ class Board:
         wide, some = np.zeros((0, 3), dtype=np.int64), np.zeros(0)
         first, heads = np.zeros(1, dtype=np.int64), np.full(len(self.problem.nodes), NONE, dtype=np.int64)
         return Units(
-            where=none, cost=some, queue=none, priority=none, charge=wide, created_s=some, movable=flags, shape=none,
+            where=none, cost=some, queue=none, priority=none, charge=wide, movable=flags, shape=none,
             pods=none, level=none, first_row=first, row=none, first_on=starts, unit=none, node=none, whole=none,
             request=rows, first_moved=first, head=heads, after=none, is_listed=flags,
         )  # fmt: skip
@@ -448,7 +446,6 @@ class Board:
             queue=pool.queue_of,
             priority=np.fromiter((gang.priority for gang in gangs), dtype=np.int64, count=size),
             charge=np.ascontiguousarray(pool.charges),
-            created_s=np.fromiter((gang.created_s for gang in gangs), dtype=np.float64, count=size),
             movable=movable,
             shape=shape,
             pods=sizes,

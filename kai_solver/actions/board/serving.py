@@ -190,11 +190,6 @@ class BoardLine:
         """Whether some gang waits."""
         return int(self.board.arrays.record.numbers[ASKED]) != NONE
 
-    @property
-    def is_over(self) -> bool:
-        """True if no gang waits."""
-        return not self.board.waiting()
-
     def pop(self) -> NextGang | None:
         """The next gang that is not plain; None if none is next."""
         arrays = self.board.arrays

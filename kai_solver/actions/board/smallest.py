@@ -36,7 +36,7 @@ def smallest() -> Arrays:
     shapes = Shapes(ints(1, 4), ints(1), flags(1, 1))
     domains = Domains(ints(1, 1), none, ints(1, 1), ints(1, 1), ints(1, 2), ints(1, 1), ints(1))
     gangs = Gangs(
-        ints(1) + OUT, ints(1), ints(1), ints(1), none, ints(1, 3), ints(1), flags(1), flags(1), ints(1), floats(1),
+        ints(1) + OUT, ints(1), ints(1), ints(1), none, ints(1, 3), ints(1), flags(1), flags(1), ints(1),
         ints(1), ints(1),
     )  # fmt: skip
     queues = Queues(
@@ -45,7 +45,7 @@ def smallest() -> Arrays:
         ints(2), ints(1), ints(1), none, floats(1, 6), ints(1), ints(1),
     )  # fmt: skip
     units = Units(
-        ints(1), floats(1), ints(1), ints(1), ints(1, 3), floats(1), flags(1), ints(1), ints(1), none, ints(2), ints(1),
+        ints(1), floats(1), ints(1), ints(1), ints(1, 3), flags(1), ints(1), ints(1), none, ints(2), ints(1),
         ints(2), ints(2), ints(2), ints(2), ints(2, 4), np.array([1, 2], dtype=np.int64), none, ints(2) + NONE,
         flags(1),
     )  # fmt: skip

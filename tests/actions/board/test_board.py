@@ -146,6 +146,7 @@ def test_the_checker_accepts_plans_of_the_board_and_they_serve_as_many(
     snapshot, model = a_loaded_cluster(seed), load_model("greedy-only")
     one_by_one = cycle(snapshot, model, budget_s=600)
     monkeypatch.setattr("kai_solver.compiled.LARGE_NODES", 1)
+    monkeypatch.setattr("kai_solver.compiled.is_loaded", lambda: True)
     plan = cycle(snapshot, model, budget_s=600)
     found = check_plan(snapshot, plan, actions=model.actions)
     assert [violation for violation in found if violation.rule not in WASTE] == []
