@@ -43,7 +43,11 @@ MODULES: Final[tuple[str, ...]] = (
     "kai_solver.actions.board.turns",
 )
 """Modules with kernels."""
-CONSTANTS: Final = ("kai_solver.chains.arrays", "kai_solver.actions.board.arrays")
+CONSTANTS: Final = (
+    "kai_solver.chains.arrays",
+    "kai_solver.actions.board.arrays",
+    "kai_solver.actions.board.smallest",
+)
 """Other modules that kernels have constants of."""
 FOLDER_VARIABLE: Final = "KAI_SOLVER_KERNELS"
 """Names the folder for compiled kernels; ``~/.cache/kai-solver/kernels`` where it is not set."""
@@ -249,12 +253,21 @@ def _path(function: Callable[..., Any]) -> str:
     return f"{function.__module__}.{function.__qualname__}"
 
 
+def _source(module: str) -> Path:
+    """Where the text of a module is; no package that it is in is imported for that."""
+    package, *inner = module.split(".")
+    origin = Path(cast("str", cast("Any", importlib.util.find_spec(package)).origin))
+    if not inner:
+        return origin
+    place = origin.parent.joinpath(*inner)
+    return place / "__init__.py" if place.is_dir() else place.with_suffix(".py")
+
+
 @functools.cache
 def _name() -> str:
     digest = hashlib.sha256()
     for module in (__name__, *MODULES, *CONSTANTS):
-        spec = importlib.util.find_spec(module)
-        digest.update(Path(cast("str", cast("Any", spec).origin)).read_bytes())
+        digest.update(_source(module).read_bytes())
     versions = "-".join(f"{name}{importlib.metadata.version(name)}" for name in ("numba", "llvmlite", "numpy"))
     python = f"py{sys.version_info.major}.{sys.version_info.minor}-{platform.system()}-{platform.machine()}"
     return f"{python}-{versions}-{digest.hexdigest()[:16]}.kernels".lower()

@@ -75,11 +75,11 @@ def points(rooms: Iterable[str]) -> list[Point]:
 
 
 def _functions(module: types.ModuleType) -> Iterator[tuple[str, types.FunctionType]]:
-    for name, value in vars(module).items():
+    for name, value in list(vars(module).items()):
         if name.startswith("_") or getattr(value, "__module__", None) != module.__name__:
             continue
         if inspect.isclass(value):
-            for method, member in vars(value).items():
+            for method, member in list(vars(value).items()):  # Looking at a class of fields may complete it.
                 function = _function(member)
                 if function is not None and not method.startswith("_"):
                     yield f"{name}.{method}", function
