@@ -160,7 +160,7 @@ class Context:
         """The order in which the gangs ``candidates`` are served."""
         return self._order_type(self.state, self.gang_units, candidates, self.times.begin)
 
-    def line(self, action: Action, candidates: Sequence[int], free_milli: int = 0) -> BoardLine | None:
+    def line(self, action: Action, candidates: Sequence[int]) -> BoardLine | None:
         """The gangs ``candidates`` in their order, the plain ones served by kernels; None where that is not for them.
 
         Where few gangs wait, a reclaim is played through (`survival`), which kernels do not.
@@ -173,7 +173,7 @@ class Context:
             if self.outcome.pool is None:
                 self.outcome.pool = VictimPool.of_running(self.state)
             self.board.with_units(self.outcome.pool)
-        return BoardLine(self, self.board, action, candidates, free_milli)
+        return BoardLine(self, self.board, action, candidates)
 
     def left_open(self, allocation_unit: AllocationUnit) -> Refusal:
         """The refusal of what found no room, until bounds are asked of the final state."""

@@ -46,8 +46,9 @@ def disrupt(context: Context, action: Action, candidates: Sequence[int]) -> list
     action served none for so long that it gives way to the next.
     """
     search = search_of(action, context.outcome, context.placer.fits, context.gang_units, candidates, context.is_over)
-    line = context.line(action, candidates, search.free_milli)
+    line = context.line(action, candidates)
     if line is not None:
+        line.free_milli = search.free_milli
         return _disrupt_on_board(context, search, line)
     gang_order, late = context.gang_order(candidates), None
     swaps, refused = Swaps(context, search), Refused(context, action)

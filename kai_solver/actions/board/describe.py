@@ -32,6 +32,7 @@ from kai_solver.actions.board.arrays import (
 )
 from kai_solver.actions.board.victims import list_moved
 from kai_solver.actions.gang_order import gang_key
+from kai_solver.errors import InternalError
 from kai_solver.planstate.allocation_units import AllocationUnits, is_flat
 from kai_solver.planstate.eligibility import least_milli
 from kai_solver.planstate.eviction_units import charge_of
@@ -171,6 +172,13 @@ class Board:
         self.arrays = self._made(gangs, units)
 
     # -- what is asked ---------------------------------------------------------------------------------------------
+
+    @property
+    def pool(self) -> VictimPool:
+        """The units that may leave; there are some once an action may disturb running work."""
+        if self._pool is None:
+            raise InternalError("a unit leaves before there are any")
+        return self._pool
 
     def gang(self, row: int) -> int:
         """The gang of a row."""
@@ -523,11 +531,7 @@ class Board:
 
     def catch_up(self) -> None:
         """Take over what changed in the working state."""
-        touched = self.state.touched
-        if self._seen < len(touched):
-            nodes = np.unique(np.array(touched[self._seen :], dtype=np.int64))
-            self._take_over(nodes)
-            self._seen = len(touched)
+        self.agree()
         queues = self.arrays.queues
         queues.held[:] = self.state.allocated
         queues.fixed[:] = self.state.allocated_fixed
@@ -568,12 +572,8 @@ class Board:
             here = slice(block * BLOCK, (block + 1) * BLOCK)
             own.block_whole[block] = max(0, int(own.whole_later[here].max()))
             own.block_cpu[block] = max(0, int(own.later[here, CPU].max()))
-        scratch = self.arrays.scratch
-        scratch.failed[:] = False
-        # Lower bounds of costs on these nodes are found again.
-        for shape in np.flatnonzero(scratch.is_known).tolist():
-            scratch.least[shape, changed] = 0.0
-        scratch.is_known[:] = False
+        self.arrays.scratch.failed[:] = False
+        self.arrays.scratch.is_known[:] = False  # Units may have come home elsewhere, too.
 
 
 def _bounded(table: IntArray) -> IntArray:

@@ -5,6 +5,7 @@ each had its turn there.
 """
 
 from collections.abc import Callable, Iterable, Iterator
+from itertools import groupby
 from typing import TYPE_CHECKING
 
 from kai_solver.actions.board.arrays import (
@@ -55,27 +56,21 @@ Refuse = Callable[[AllocationUnit, int, bool], None]
 class BoardLine:
     """The line of one action. It stands in for `GangOrder`.
 
-    Parameters
+    Attributes
     ----------
     free_milli
         In consolidation, thousandths of devices that moves could make free.
-
-    Attributes
-    ----------
     asked_again
         The gang that was refused last, if it has to be asked for on the working state: what the arrays do not show, or
         gangs that were placed in this cycle, may make room for it.
     """
 
-    def __init__(
-        self, context: "Context", board: Board, action: Action, gangs: Iterable[int], free_milli: int = 0
-    ) -> None:
+    def __init__(self, context: "Context", board: Board, action: Action, gangs: Iterable[int]) -> None:
         self.context, self.board, self.action = context, board, action
         self.state, self.outcome = context.state, context.outcome
         self.number = NUMBER[action]
-        self.free_milli = free_milli
+        self.free_milli = 0
         self.asked_again: AllocationUnit | None = None
-        self._moves: list[tuple[int, list[int]]] = []
         board.catch_up()
         if action is not Action.ALLOCATE:
             self._write_yields()
@@ -118,13 +113,15 @@ class BoardLine:
                 raise InternalError(f"{board.problem.gangs[gang].gang.key} had a turn and asks for nothing")
             if said == PLACED:
                 self._place(unit, nodes[first:last].tolist(), now=bool(is_now[first]))
-                self.outcome.admit(Admission(unit, Action.ALLOCATE if self.number == ALLOCATE else self.action))
+                self.outcome.admit(Admission(unit, self.action))
             elif said == MADE_ROOM:
                 disturbed = record.victim[victim:victims_end].tolist()
-                moved_at = self._make_room(disturbed, moved_at)
-                for pod, node in zip(unit.pods, nodes[first:last].tolist(), strict=True):
-                    self.state.put(pod, node, now=False)
-                self._move(disturbed)
+                pool, moves = board.pool, self._leave(disturbed, moved_at)
+                self._put(unit.pods, nodes[first:last].tolist())
+                for moved, places in moves:
+                    self._put(pool.units[moved].pods, places)
+                    pool.note_places(moved)
+                    moved_at += len(places)
                 admission = Admission(unit, self.action, tuple(number for number, _ in disturbed))
                 self.outcome.admit(admission)
             elif is_open and number == count - 1:
@@ -135,48 +132,34 @@ class BoardLine:
     def _place(self, unit: AllocationUnit, nodes: list[int], *, now: bool) -> None:
         state = self.state
         now = now and self._is_free_now(unit, nodes)
-        if now:
-            at: list[int] = []
-            times: list[int] = []
-            for node in nodes:
-                if at and at[-1] == node:
-                    times[-1] += 1
-                else:
-                    at.append(node)
-                    times.append(1)
-            state.join(unit.pods, charge_of(state.problem, unit.pods))
-            state.place_joined(unit.pods, at, times)
+        if not now:
+            self._put(unit.pods, nodes)
             return
-        for pod, node in zip(unit.pods, nodes, strict=True):
-            state.put(pod, node, now=False)
+        runs = [(node, len(list(run))) for node, run in groupby(nodes)]
+        state.join(unit.pods, charge_of(state.problem, unit.pods))
+        state.place_joined(unit.pods, [node for node, _ in runs], [count for _, count in runs])
+
+    def _put(self, pods: Iterable[int], nodes: Iterable[int]) -> None:
+        """``pods`` start on ``nodes`` once what leaves has left."""
+        for pod, node in zip(pods, nodes, strict=True):
+            self.state.put(pod, node, now=False)
 
     def _is_free_now(self, unit: AllocationUnit, nodes: list[int]) -> bool:
         """Whether the devices that are free now suffice: the arrays count them, and pods that start later choose."""
         devices = self.state.problem.pods[unit.pods[0]].gpu.devices
         return all(self.state.whole_now[node] >= devices * nodes.count(node) for node in set(nodes))
 
-    def _make_room(self, disturbed: list[list[int]], moved_at: int) -> int:
-        """Let units leave; their new places are put afterwards."""
-        pool, moved = self.outcome.pool, self.board.arrays.record.moved
-        if pool is None:
-            return moved_at
-        self._moves = []
+    def _leave(self, disturbed: list[list[int]], moved_at: int) -> list[tuple[int, list[int]]]:
+        """Let units leave; those that move, with the new nodes of their pods, recorded from ``moved_at`` on."""
+        pool, moved = self.board.pool, self.board.arrays.record.moved
+        moves = []
         for number, where in disturbed:
             pool.leave(number)
             if where == MOVED:
-                size = len(pool.units[number].pods)
-                self._moves.append((number, moved[moved_at : moved_at + size].tolist()))
-                moved_at += size
-        return moved_at
-
-    def _move(self, disturbed: list[list[int]]) -> None:
-        pool = self.outcome.pool
-        if pool is None or not disturbed:
-            return
-        for number, nodes in self._moves:
-            for pod, node in zip(pool.units[number].pods, nodes, strict=True):
-                self.state.put(pod, node, now=False)
-            pool.note_places(number)
+                end = moved_at + len(pool.units[number].pods)
+                moves.append((number, moved[moved_at:end].tolist()))
+                moved_at = end
+        return moves
 
     # -- other gangs -----------------------------------------------------------------------------------------------
 
