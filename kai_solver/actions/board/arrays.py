@@ -75,7 +75,9 @@ ADMITTED: Final = 5
 ASKED: Final = 6
 """The gang whose turn ended the loop."""
 STAMP: Final = 7
-NUMBERS: Final = 8
+CAUGHT_UP: Final = 8
+"""As many changed nodes as the shape has seen which saw the most."""
+NUMBERS: Final = 9
 
 
 class Nodes(NamedTuple):
@@ -225,6 +227,8 @@ class Units(NamedTuple):
         (U,) cost of its eviction, leaf queue, priority; (U, 3) what its queue pays.
     movable, shape, pods, level
         (U,) whether it may go elsewhere as a whole, and what it asks for then.
+    first_of, of_queue
+        (Q + 1,) and (U,) units of each leaf queue.
     first_row, row
         (U + 1,) and (H,) rows of each unit.
     first_on, unit, node, whole, request
@@ -244,6 +248,8 @@ class Units(NamedTuple):
     shape: IntArray
     pods: IntArray
     level: IntArray
+    first_of: IntArray
+    of_queue: IntArray
     first_row: IntArray
     row: IntArray
     first_on: IntArray
@@ -282,8 +288,10 @@ class Scratch(NamedTuple):
     least, is_known, seen
         (S, N) a lower bound of it for any turn; (S,) whether it is known, and how many changed nodes it has caught up
         with.
-    changed
-        (C,) nodes on which something changed.
+    changed, noted
+        (C,) nodes on which something changed; (N,) of each, where it stands there last.
+    gain
+        (N,) devices of units that may leave in this turn, where these are few.
     domain_cost, is_exact
         (D,) estimate by domain, and whether it is by exact costs.
     open_queue
@@ -317,6 +325,8 @@ class Scratch(NamedTuple):
     is_known: BoolArray
     seen: IntArray
     changed: IntArray
+    noted: IntArray
+    gain: IntArray
     domain_cost: FloatArray
     is_exact: BoolArray
     open_queue: IntArray

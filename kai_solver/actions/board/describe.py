@@ -11,6 +11,7 @@ from kai_solver.actions.board.arrays import (
     HOME,
     IMPOSSIBLE,
     KEPT,
+    LEFT,
     MOVED,
     NONE,
     NUMBERS,
@@ -30,6 +31,7 @@ from kai_solver.actions.board.arrays import (
     Shapes,
     Units,
 )
+from kai_solver.actions.board.room import note
 from kai_solver.actions.board.victims import list_moved
 from kai_solver.actions.gang_order import gang_key
 from kai_solver.errors import InternalError
@@ -359,6 +361,8 @@ class Board:
             is_known=np.zeros(shapes, dtype=np.bool_),
             seen=np.zeros(shapes, dtype=np.int64),
             changed=np.zeros(max(CHANGES, nodes), dtype=np.int64),
+            noted=np.full(nodes, NONE, dtype=np.int64),
+            gain=np.zeros(nodes, dtype=np.int64),
             domain_cost=np.zeros(width),
             is_exact=np.zeros(width, dtype=np.bool_),
             open_queue=np.zeros(queues, dtype=np.int64),
@@ -387,10 +391,11 @@ class Board:
         flags, rows = np.zeros(0, dtype=np.bool_), np.zeros((0, width), dtype=np.int64)
         starts = np.zeros(len(self.problem.nodes) + 1, dtype=np.int64)
         wide, some = np.zeros((0, 3), dtype=np.int64), np.zeros(0)
+        queues = np.zeros(self.problem.queues.size + 1, dtype=np.int64)
         first, heads = np.zeros(1, dtype=np.int64), np.full(len(self.problem.nodes), NONE, dtype=np.int64)
         return Units(
             where=none, cost=some, queue=none, priority=none, charge=wide, movable=flags, shape=none,
-            pods=none, level=none, first_row=first, row=none, first_on=starts, unit=none, node=none, whole=none,
+            pods=none, level=none, first_of=queues, of_queue=none, first_row=first, row=none, first_on=starts, unit=none, node=none, whole=none,
             request=rows, first_moved=first, head=heads, after=none, is_listed=flags,
         )  # fmt: skip
 
@@ -403,7 +408,7 @@ class Board:
         # Shapes and levels of units may be new.
         self.arrays = self._made(self.arrays.gangs, units)
         self._seen = len(self.state.touched)
-        self._set_where()
+        self._set_where(np.zeros(0, dtype=np.int64))
 
     def _unit_arrays(self, pool: VictimPool) -> Units:
         problem, rows = self.problem, pool.origins
@@ -430,7 +435,7 @@ class Board:
             base[:] = False
         self._base = base
         self.is_partial = not bool(base.all())
-        by_unit = np.argsort(rows.unit, kind="stable")
+        by_unit, by_queue = np.argsort(rows.unit, kind="stable"), np.argsort(pool.queue_of, kind="stable")
         gangs = [problem.gangs[unit.gang].gang for unit in pool.units]
         own = len(rows.unit)
         more = np.repeat(np.arange(size, dtype=np.int64), sizes)
@@ -446,6 +451,8 @@ class Board:
             shape=shape,
             pods=sizes,
             level=level,
+            first_of=np.searchsorted(pool.queue_of[by_queue], np.arange(problem.queues.size + 1)).astype(np.int64),
+            of_queue=by_queue.astype(np.int64),
             first_row=np.searchsorted(rows.unit[by_unit], np.arange(size + 1)).astype(np.int64),
             row=by_unit.astype(np.int64),
             first_on=rows.starts(len(problem.nodes)).astype(np.int64),
@@ -459,18 +466,52 @@ class Board:
             is_listed=np.zeros(size, dtype=np.bool_),
         )
 
-    def _set_where(self) -> None:
-        """Write where units are: at home, moved to where the arrays can say it, or kept out of it."""
+    def _set_where(self, touched: IntArray) -> None:
+        """Write where units are: at home, moved to where the arrays can say it, or kept out of it.
+
+        Those that had moved are looked at again where something of theirs is on ``touched`` nodes.
+        """
         pool, state, units = self._pool, self.state, self.arrays.units
         if pool is None or not len(self._first_pod):
             return
         gone, out = state.is_gone[self._first_pod], state.is_out[self._first_pod]
         may = self._base & ~pool.is_pinned
-        units.where[:] = np.where(may & ~gone, HOME, KEPT)
-        for unit in np.flatnonzero(may & gone & ~out & units.movable).tolist():
+        now = np.where(may & ~gone, HOME, KEPT)
+        now[may & gone & ~out & units.movable] = MOVED
+        differs = (now != units.where) & ~((now == KEPT) & (units.where == LEFT))
+        again = differs & (now == MOVED)
+        again[self._moved_from(touched)] = True
+        again &= now == MOVED
+        self._note(self._nodes_of(np.flatnonzero(differs | again)))
+        units.where[differs] = now[differs]
+        for unit in np.flatnonzero(again).tolist():
             nodes = np.array([state.places[pod].node for pod in pool.units[unit].pods], dtype=np.int64)
             list_moved(self.arrays, unit, nodes, 0)
-            units.where[unit] = MOVED
+        self._note(self._nodes_of(np.flatnonzero(again)))
+
+    def _moved_from(self, touched: IntArray) -> IntArray:
+        """Units that were moved to one of these nodes."""
+        units, own = self.arrays.units, int(self.arrays.units.first_moved[0])
+        is_touched = np.zeros(len(self.problem.nodes) + 1, dtype=np.bool_)  # The last stands for no node.
+        is_touched[touched] = True
+        rows = np.flatnonzero(is_touched[units.node[own:]]) + own
+        found = units.unit[rows]
+        return found[units.where[found] == MOVED]
+
+    def _nodes_of(self, units: IntArray) -> IntArray:
+        """Nodes that these units are on, or were or will be."""
+        table, found = self.arrays.units, []
+        for unit in units.tolist():
+            found.append(table.row[table.first_row[unit] : table.first_row[unit + 1]])
+            if table.is_listed[unit]:
+                found.append(np.arange(table.first_moved[unit], table.first_moved[unit + 1]))
+        nodes = np.unique(table.node[np.concatenate(found)]) if found else np.zeros(0, dtype=np.int64)
+        return nodes[nodes != NONE]
+
+    def _note(self, nodes: IntArray) -> None:
+        """Note that something changed on ``nodes``, as the kernels do."""
+        for node in nodes.tolist():
+            note(self.arrays, node)
 
     # -- lines and changes -----------------------------------------------------------------------------------------
 
@@ -531,21 +572,22 @@ class Board:
 
     def catch_up(self) -> None:
         """Take over what changed in the working state."""
-        self.agree()
+        touched = self.agree()
         queues = self.arrays.queues
         queues.held[:] = self.state.allocated
         queues.fixed[:] = self.state.allocated_fixed
-        self._set_where()
+        self._set_where(touched)
 
-    def agree(self) -> None:
-        """The working state has caught up with the arrays: what it knows better is taken over.
+    def agree(self) -> IntArray:
+        """The working state has caught up with the arrays: what it knows better is taken over; nodes it touched.
 
         Which devices pods get is decided there, and so how many whole ones are free now.
         """
         touched = self.state.touched
-        nodes = np.unique(np.array(touched[self._seen :], dtype=np.int64))
+        nodes: IntArray = np.unique(np.array(touched[self._seen :], dtype=np.int64))
         self._take_over(nodes)
         self._seen = len(touched)
+        return nodes
 
     def _take_over(self, nodes: IntArray) -> None:
         """Write what is free on ``nodes`` as the working state has it."""
@@ -573,7 +615,7 @@ class Board:
             own.block_whole[block] = max(0, int(own.whole_later[here].max()))
             own.block_cpu[block] = max(0, int(own.later[here, CPU].max()))
         self.arrays.scratch.failed[:] = False
-        self.arrays.scratch.is_known[:] = False  # Units may have come home elsewhere, too.
+        self._note(changed)
 
 
 def _bounded(table: IntArray) -> IntArray:

@@ -7,6 +7,7 @@ A node is filled before the next begins (docs/kai-behaviour.md#scoring).
 from kai_solver.actions.board.arrays import (
     BLOCK,
     BOUNDLESS,
+    CAUGHT_UP,
     CHANGED,
     NONE,
     PODS,
@@ -92,14 +93,24 @@ def free_devices(arrays: Arrays, node: int, count: int) -> None:
 
 @kernel
 def note(arrays: Arrays, node: int) -> None:
-    """Note that something changed on ``node``."""
-    changed, numbers = arrays.scratch.changed, arrays.record.numbers
-    if numbers[CHANGED] == len(changed):
-        arrays.scratch.is_known[:] = False
-        arrays.scratch.seen[:] = 0
-        numbers[CHANGED] = 0
-    changed[numbers[CHANGED]] = node
+    """Note that something changed on ``node``; once, as long as no shape has seen it."""
+    scratch, numbers = arrays.scratch, arrays.record.numbers
+    if scratch.noted[node] >= numbers[CAUGHT_UP]:
+        return
+    if numbers[CHANGED] == len(scratch.changed):
+        forget(arrays)
+    scratch.changed[numbers[CHANGED]], scratch.noted[node] = node, numbers[CHANGED]
     numbers[CHANGED] += 1
+
+
+@kernel
+def forget(arrays: Arrays) -> None:
+    """No lower bound is known any more: all are found again when they are asked for."""
+    scratch, numbers = arrays.scratch, arrays.record.numbers
+    scratch.is_known[:] = False
+    scratch.seen[:] = 0
+    scratch.noted[:] = NONE
+    numbers[CHANGED] = numbers[CAUGHT_UP] = 0
 
 
 @kernel

@@ -7,6 +7,7 @@ found again only where something changed. A turn begins with these bounds and lo
 from kai_solver.actions.board.arrays import (
     BLOCK,
     BOUNDLESS,
+    CAUGHT_UP,
     CHANGED,
     HOME,
     IMPOSSIBLE,
@@ -16,6 +17,7 @@ from kai_solver.actions.board.arrays import (
     NONE,
     PODS,
     RECLAIM,
+    STAMP,
     WIDTH,
     Arrays,
     IntArray,
@@ -37,6 +39,9 @@ from kai_solver.compiled import kernel
 
 DOMAINS_TRIED = 16
 """Domains in which room is tried to be made for one gang, the cheapest by estimate first."""
+
+FEW = 1
+"""Nodes for each unit that may be taken, from which on the units are gone through and not the nodes."""
 
 # -- one node ----------------------------------------------------------------------------------------------------------
 
@@ -209,15 +214,50 @@ def set_cost(arrays: Arrays, node: int, cost: float) -> None:
 
 
 @kernel
-def begin_costs(arrays: Arrays, shape: int) -> None:
-    """Begin with the lower bounds of all nodes."""
+def begin_costs(arrays: Arrays, shape: int, below: int) -> None:
+    """Begin with the lower bounds of all nodes; where few units may be taken, of the nodes of these alone."""
     scratch, nodes = arrays.scratch, len(arrays.nodes.whole_later)
+    if has_few_open(arrays):
+        scratch.cost[:] = IMPOSSIBLE
+        scratch.block_cost[:] = IMPOSSIBLE
+        begin_open(arrays, shape, below)
+        return
     for block in range(len(scratch.block_cost)):
         least = IMPOSSIBLE
         for node in range(block * BLOCK, min(nodes, (block + 1) * BLOCK)):
             scratch.cost[node] = scratch.least[shape, node]
             least = min(least, scratch.cost[node])
         scratch.block_cost[block] = least
+
+
+@kernel
+def begin_open(arrays: Arrays, shape: int, below: int) -> None:
+    """Write the lower bounds of nodes on which units may be taken in this turn."""
+    units, scratch, stamp = arrays.units, arrays.scratch, arrays.record.numbers[STAMP]
+    for queue in range(len(scratch.open_queue)):
+        if scratch.open_queue[queue] != stamp:
+            continue
+        for at in range(units.first_of[queue], units.first_of[queue + 1]):
+            unit = units.of_queue[at]
+            if not may_take(arrays, unit, below):
+                continue
+            for number in range(rows_of(arrays, unit)):
+                node = units.node[row_at(arrays, unit, number)]
+                if node != NONE:
+                    least = scratch.least[shape, node]
+                    scratch.cost[node] = least
+                    scratch.block_cost[node // BLOCK] = min(scratch.block_cost[node // BLOCK], least)
+
+
+@kernel
+def has_few_open(arrays: Arrays) -> bool:
+    """Whether the queues that are open in this turn have fewer units than there are nodes."""
+    units, scratch, stamp = arrays.units, arrays.scratch, arrays.record.numbers[STAMP]
+    count = 0
+    for queue in range(len(scratch.open_queue)):
+        if scratch.open_queue[queue] == stamp:
+            count += units.first_of[queue + 1] - units.first_of[queue]
+    return bool(FEW * count < len(arrays.nodes.whole_later))
 
 
 @kernel
@@ -232,7 +272,7 @@ def know_least(arrays: Arrays, shape: int) -> None:
         for at in range(scratch.seen[shape], numbers[CHANGED]):
             node = scratch.changed[at]
             scratch.least[shape, node] = cost_at(arrays, shape, node, NONE)
-    scratch.seen[shape] = numbers[CHANGED]
+    scratch.seen[shape] = numbers[CAUGHT_UP] = numbers[CHANGED]
 
 
 @kernel
@@ -259,6 +299,24 @@ def cheapest(arrays: Arrays, level: int, domain: int) -> int:
 
 
 # -- units -------------------------------------------------------------------------------------------------------------
+
+
+@kernel
+def rows_of(arrays: Arrays, unit: int) -> int:
+    """Rows of ``unit``, which is at home or moved."""
+    units = arrays.units
+    first = units.first_moved if units.where[unit] == MOVED else units.first_row
+    count: int = first[unit + 1] - first[unit]
+    return count
+
+
+@kernel
+def row_at(arrays: Arrays, unit: int, number: int) -> int:
+    """The row with that number of `rows_of`."""
+    units = arrays.units
+    if units.where[unit] == MOVED:
+        return int(units.first_moved[unit] + number)
+    return int(units.row[units.first_row[unit] + number])
 
 
 @kernel
@@ -378,7 +436,7 @@ def make_room(arrays: Arrays, gang: int, action: int, below: int, frugal: bool) 
     know_least(arrays, shape)
     if level == NONE:
         return make_room_in(arrays, gang, action, below, frugal, NONE)
-    estimate_domains(arrays, shape, arrays.gangs.pods[gang], level)
+    estimate_domains(arrays, shape, arrays.gangs.pods[gang], level, below)
     for _ in range(DOMAINS_TRIED):
         domain = cheapest_domain(arrays, gang, below)
         if domain == NONE:
@@ -391,10 +449,10 @@ def make_room(arrays: Arrays, gang: int, action: int, below: int, frugal: bool) 
 
 
 @kernel
-def estimate_domains(arrays: Arrays, shape: int, count: int, level: int) -> None:
+def estimate_domains(arrays: Arrays, shape: int, count: int, level: int, below: int) -> None:
     """Estimate for each domain what room for ``count`` pods costs, by the lower bounds of its nodes."""
     scratch = arrays.scratch
-    begin_costs(arrays, shape)
+    begin_costs(arrays, shape, below)
     for domain in range(arrays.domains.number[level]):
         scratch.domain_cost[domain] = domain_cost(arrays, shape, count, level, domain)
         scratch.is_exact[domain] = False
@@ -456,7 +514,7 @@ def make_room_in(arrays: Arrays, gang: int, action: int, below: int, frugal: boo
     gangs, record = arrays.gangs, arrays.record
     shape, count, level, first = gangs.shape[gang], gangs.pods[gang], gangs.level[gang], record.numbers[PODS]
     if domain == NONE:
-        begin_costs(arrays, shape)
+        begin_costs(arrays, shape, below)
     else:
         look_at_domain(arrays, shape, level, domain, below)
     taken, placed = 0, 0
@@ -649,31 +707,57 @@ def is_hopeless(arrays: Arrays, gang: int, below: int) -> bool:
     devices = arrays.shapes.devices[shape]
     if devices == 0:
         return False
+    few = has_few_open(arrays)
+    if few:
+        gather(arrays, below)
     if level == NONE:
         left = count
         for node in range(len(nodes.whole_later)):
-            left -= hosts_at(arrays, shape, node, below)
+            left -= hosts_at(arrays, shape, node, below, few)
             if left <= 0:
                 return False
         return True
     for domain in range(domains.number[level]):
         left = count
         for at in range(domains.first[level, domain], domains.first[level, domain + 1]):
-            left -= hosts_at(arrays, shape, domains.nodes[level, at], below)
+            left -= hosts_at(arrays, shape, domains.nodes[level, at], below, few)
             if left <= 0:
                 return False
     return True
 
 
 @kernel
-def hosts_at(arrays: Arrays, shape: int, node: int, below: int) -> int:
-    """Pods of ``shape`` that the devices of ``node`` host with all gone that may be taken."""
+def gather(arrays: Arrays, below: int) -> None:
+    """Count the devices of units that may be taken in this turn, by node."""
+    units, scratch, stamp = arrays.units, arrays.scratch, arrays.record.numbers[STAMP]
+    scratch.gain[:] = 0
+    for queue in range(len(scratch.open_queue)):
+        if scratch.open_queue[queue] != stamp:
+            continue
+        for at in range(units.first_of[queue], units.first_of[queue + 1]):
+            unit = units.of_queue[at]
+            if not may_take(arrays, unit, below):
+                continue
+            for number in range(rows_of(arrays, unit)):
+                row = row_at(arrays, unit, number)
+                if units.node[row] != NONE:
+                    scratch.gain[units.node[row]] += units.whole[row]
+
+
+@kernel
+def hosts_at(arrays: Arrays, shape: int, node: int, below: int, few: bool) -> int:
+    """Pods of ``shape`` that the devices of ``node`` host with all gone that may be taken.
+
+    ``few``: these have been counted by node.
+    """
     if not arrays.shapes.allowed[shape, node]:
         return 0
     units, scratch = arrays.units, arrays.scratch
     devices, most = arrays.shapes.devices[shape], arrays.nodes.whole_later[node]
     if arrays.nodes.devices[node] < devices:
         return 0
+    if few:
+        return int((most + scratch.gain[node]) // devices)
     for at in range(look_around(arrays, node, below)):
         most += units.whole[scratch.here[at]]
     return int(most // devices)
