@@ -40,19 +40,46 @@ GPU_NAME = FIXED[GPU]
 class Relaxed:
     """Capacity with all flexible pods lifted out: (R, N) resources and (N, D) free parts of devices.
 
-    ``rules``: what may still be used by optional rules that limit it.
+    ``rules``: what may still be used by optional rules that limit it. ``fits``, ``totals``: what was counted already.
     """
 
     free: IntArray
     device_free: IntArray
     rules: tuple[RuleBound, ...] = ()
     fits: dict[tuple[int, frozenset[str]], IntArray] = field(default_factory=dict, compare=False, repr=False)
+    totals: dict[tuple[str, int, frozenset[int], frozenset[str]], int] = field(
+        default_factory=dict, compare=False, repr=False
+    )
 
     @property
     def whole(self) -> IntArray:
         """(N,) devices that are wholly free."""
         whole: IntArray = (self.device_free >= WHOLE).sum(axis=1)
         return whole
+
+    def slots(self, problem: Problem, size: int, shapes: frozenset[int], dropped: frozenset[str]) -> int:
+        """Slots of ``size`` wholly free devices on the nodes that any of ``shapes`` may be on."""
+        key = "slots", size, shapes, dropped
+        if key not in self.totals:
+            self.totals[key] = self.slots_on(self.admits(problem, shapes, dropped), size)
+        return self.totals[key]
+
+    def slots_on(self, nodes: BoolArray, size: int) -> int:
+        """Slots of ``size`` wholly free devices on ``nodes`` (N,)."""
+        return int((self.whole[nodes] // size).sum())
+
+    def total(self, problem: Problem, resource: int, shapes: frozenset[int], dropped: frozenset[str]) -> int:
+        """What is free of a resource on the nodes that any of ``shapes`` may be on; thousandths of devices."""
+        key = "total", resource, shapes, dropped
+        if key not in self.totals:
+            self.totals[key] = self.total_on(self.admits(problem, shapes, dropped), resource)
+        return self.totals[key]
+
+    def total_on(self, nodes: BoolArray, resource: int) -> int:
+        """What is free of a resource on ``nodes`` (N,)."""
+        if resource == GPU:
+            return int(floor_milli(self.device_free[nodes]).sum())
+        return int(np.maximum(self.free[resource][nodes], 0).sum())
 
     def fit(self, problem: Problem, shape: int, dropped: frozenset[str] = NOTHING) -> IntArray:
         """(N,) pods of ``shape`` that each node takes alone, with what is ``dropped`` not binding; at most `MANY`."""
@@ -248,28 +275,31 @@ class _Counts:
         if GPU_NAME in self.dropped:
             return None
         sizes = {shape: self.problem.shapes.shapes[shape].gpu for shape in pods}
-        whole = self.relaxed.whole
         for size in sorted({gpu.devices for gpu in sizes.values() if gpu.is_whole}, reverse=True):
-            shapes = [s for s, gpu in sizes.items() if gpu.is_whole and gpu.devices >= size]
-            admits = self._admits(shapes, mask)
+            shapes = frozenset(s for s, gpu in sizes.items() if gpu.is_whole and gpu.devices >= size)
             need = sum(pods[s] * (sizes[s].devices // size) for s in shapes)
-            have = int((whole[admits] // size).sum())
+            if mask is None:
+                have = self.relaxed.slots(self.problem, size, shapes, self.dropped)
+            else:
+                have = self.relaxed.slots_on(self._admits(shapes, mask), size)
             if need > have:
                 return Shortfall("slots", need, have, size=size, where=where)
         return None
 
     def _totals(self, pods: Mapping[int, int], mask: BoolArray | None, where: int) -> Shortfall | None:
         """No resource can be asked for beyond what is there in all."""
-        admits = self._admits(pods, mask)
+        shapes = frozenset(pods)
         for resource, name in enumerate(self.problem.snapshot.schema.names):
             if name in self.dropped:
                 continue
             if resource == GPU:
                 need = sum(n * self._least_milli(s) for s, n in pods.items())
-                have = int(floor_milli(self.relaxed.device_free[admits]).sum())
             else:
                 need = sum(n * self.problem.shapes.shapes[s].request[resource] for s, n in pods.items())
-                have = int(np.maximum(self.relaxed.free[resource][admits], 0).sum())
+            if mask is None:
+                have = self.relaxed.total(self.problem, resource, shapes, self.dropped)
+            else:
+                have = self.relaxed.total_on(self._admits(shapes, mask), resource)
             if need > have:
                 return Shortfall("total", need, have, resource=resource, where=where)
         return None
@@ -286,9 +316,8 @@ class _Counts:
             return gpu.milli * gpu.devices
         return floor_milli(int(self.problem.shapes.parts(shape)[admits].min())) * gpu.devices
 
-    def _admits(self, shapes: Iterable[int], mask: BoolArray | None) -> BoolArray:
-        admits = self.relaxed.admits(self.problem, shapes, self.dropped)
-        return admits if mask is None else admits & mask
+    def _admits(self, shapes: Iterable[int], mask: BoolArray) -> BoolArray:
+        return self.relaxed.admits(self.problem, shapes, self.dropped) & mask
 
     def spaced(self, needed: Mapping[int, int], masks: Sequence[BoolArray] | None, rule: Spacing) -> Shortfall | None:
         """Not enough room where a node holds at most so much of one workload, or not enough nodes with room."""

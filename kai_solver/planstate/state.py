@@ -185,28 +185,33 @@ class State:
         for rule in self._counting:
             rule.join(gang, pods, +1)
 
-    def place_joined(self, pods: Sequence[int], nodes: Sequence[int], counts: Sequence[int]) -> None:
-        """Place ``pods`` of one plain shape, joined already, to start now: ``counts`` of them on each of ``nodes``.
+    def place_joined(
+        self, pods: Sequence[int], nodes: Sequence[int], counts: Sequence[int], *, now: bool = True
+    ) -> None:
+        """Place ``pods`` of one plain shape, joined already: ``counts`` of them on each of ``nodes``.
 
-        The same as ``put`` one after the other; a node may come more than once.
+        The same as ``put`` one after the other, where no rule minds which devices a pod has; a node may come more than
+        once. The caller knows that they may start ``now``.
         """
         shape = self.problem.pod_shape[pods[0]]
         width = self.problem.shapes.shapes[shape].gpu.devices
         at, times = np.array(nodes, dtype=np.int64), np.array(counts, dtype=np.int64)
         amounts = times[:, None] * self._requests[shape]
         np.subtract.at(self.future.T, at, amounts)
-        np.subtract.at(self.idle.T, at, amounts)
+        if now:
+            np.subtract.at(self.idle.T, at, amounts)
+        self.is_out[list(pods)] = False
         parts, cost = (WHOLE if width else 0), self.problem.charges
         left = iter(pods)
         for node, count in zip(nodes, counts, strict=True):
-            devices = self._take_whole(node, count * width) if width else ()
+            devices = self._take_whole(node, count * width, now=now) if width else ()
             for rule in self._placing:
-                rule.place(shape, pods[0], node, count, +1, now=True)
+                rule.place(shape, pods[0], node, count, +1, now=now)
             is_granted = any(rule.grants_at(node) for rule in self.granting.values())
             for number, pod in enumerate(islice(left, count)):
                 own = devices[number * width : (number + 1) * width]
-                grants = self._take_grants(pod, node, now=True) if is_granted else NO_GRANTS
-                self.places[pod] = place = Place(node, own, parts, True, cost[pod], grants)
+                grants = self._take_grants(pod, node, now=now) if is_granted else NO_GRANTS
+                self.places[pod] = place = Place(node, own, parts, now, cost[pod], grants)
                 self.journal.append(("put", pod, place))
         self.touched.extend(nodes)
 
@@ -241,15 +246,16 @@ class State:
             found = found if grant is None else {**found, name: grant}
         return found
 
-    def _take_whole(self, node: int, count: int) -> tuple[int, ...]:
-        """The first ``count`` devices of ``node`` that are free now, taken."""
+    def _take_whole(self, node: int, count: int, *, now: bool) -> tuple[int, ...]:
+        """The first ``count`` devices of ``node`` that are free, now or later, taken."""
         idle, future = self.device_idle[node], self.device_future[node]
-        free = np.flatnonzero(np.minimum(idle, future) == WHOLE).tolist()
+        free = np.flatnonzero((np.minimum(idle, future) if now else future) == WHOLE).tolist()
         free = best_ones(self, node, free, count)
-        idle[free] = 0
+        self.whole_now[node] -= np.count_nonzero(idle[free] == WHOLE)
+        if now:
+            idle[free] = 0
         future[free] = 0
         self.whole_later[node] -= count
-        self.whole_now[node] -= count
         self.gpu_free[node] -= count * MILLI
         return tuple(free)
 

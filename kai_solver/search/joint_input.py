@@ -1,7 +1,7 @@
 """From the state of the actions to the input of the model: what is flexible is lifted out, the rest is taken off."""
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import chain, islice
@@ -127,7 +127,9 @@ class JointModelInput:
         self._exempt = frozenset(pod for rule in self.problem.rules for pod in rule.exempt(self.problem))
         self._fixed_movers: dict[tuple[int, bool, bool, bool], Mover] = {}
         self._pods: dict[frozenset[int], frozenset[int]] = {}
-        self._welcome: dict[frozenset[int], dict[int, int]] = {}
+        self._welcome: dict[frozenset[int], Mapping[int, int]] = {}
+        self._by_gang: dict[frozenset[int], Mapping[int, Mapping[int, int]]] = {}
+        self._of_gang: dict[int, Mapping[int, int]] = {}
         self._relaxed: dict[frozenset[int], Relaxed] = {}
         self._counted: tuple[list[AllocationUnit], Counter[int]] = ([], Counter())
         self._standing: tuple[tuple[int, int, object], Standing] | None = None
@@ -398,7 +400,7 @@ class JointModelInput:
                 del self._relaxed[next(iter(self._relaxed))]
         return found
 
-    def room_at_origins(self, units: frozenset[int]) -> dict[int, int]:
+    def room_at_origins(self, units: frozenset[int]) -> Mapping[int, int]:
         """Pods of ``units`` by shape, where they run on nodes that would take them now.
 
         Others (on nodes cordoned, tainted or over-committed since) may stay there all the same, so a count of room must
@@ -410,6 +412,25 @@ class JointModelInput:
             pods = [p for u in units for p in pool.units[u].pods] if pool is not None else []
             found = self._welcome[units] = self.problem.by_shape(filter(self.is_welcome, pods))
         return found
+
+    def rooms_by_gang(self, units: frozenset[int]) -> Mapping[int, Mapping[int, int]]:
+        """By gang of ``units``, what `room_at_origins` says of those that are its own."""
+        found, pool = self._by_gang.get(units), self.outcome.pool
+        if found is None and pool is not None:
+            gangs, counts = np.unique(pool.gang_of[list(units)], return_counts=True)
+            found = {}
+            for gang, count in zip(gangs.tolist(), counts.tolist(), strict=True):
+                own = pool.of_gang[gang]
+                if count < len(own):
+                    found[gang] = self.room_at_origins(units.intersection(own))
+                    continue
+                if gang not in self._of_gang:
+                    self._of_gang[gang] = self.room_at_origins(frozenset(own))
+                found[gang] = self._of_gang[gang]
+            self._by_gang[units] = found
+            if len(self._by_gang) > LIFTS_KEPT:
+                del self._by_gang[next(iter(self._by_gang))]
+        return found or {}
 
     def is_welcome(self, pod: int) -> bool:
         """True where the pod runs on a node that would take it now, with the GPUs that it has."""

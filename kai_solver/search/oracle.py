@@ -77,14 +77,12 @@ class SolverActions:
 
     def _evidence(self, question: Question) -> Evidence | None:
         pool, model_input = question.outcome.pool, question.model_input
-        kept: dict[int, Mapping[int, int]] = {}
+        kept: Mapping[int, Mapping[int, int]] = {}
         if pool is not None and question.action is Action.CONSOLIDATION:
-            kept[question.allocation_unit.gang] = model_input.room_at_origins(
-                question.kept
-            )  # Nothing is evicted: one sum will do.
+            # Nothing is evicted: one sum will do.
+            kept = {question.allocation_unit.gang: model_input.room_at_origins(question.kept)}
         elif pool is not None:
-            for gang in {pool.units[unit].gang for unit in question.kept}:
-                kept[gang] = model_input.room_at_origins(question.kept.intersection(pool.of_gang[gang]))
+            kept = model_input.rooms_by_gang(question.kept)
         return self._refuter_of(question.outcome).evidence(question.allocation_unit, question.action, kept)
 
     def _solver_evidence(self, solver_client: SolverClient, question: Question) -> SolverEvidence | None:

@@ -495,8 +495,9 @@ class Board:
         is_touched = np.zeros(len(self.problem.nodes) + 1, dtype=np.bool_)  # The last stands for no node.
         is_touched[touched] = True
         rows = np.flatnonzero(is_touched[units.node[own:]]) + own
-        found = units.unit[rows]
-        return found[units.where[found] == MOVED]
+        found: IntArray = units.unit[rows]
+        moved: IntArray = found[units.where[found] == MOVED]
+        return moved
 
     def _nodes_of(self, units: IntArray) -> IntArray:
         """Nodes that these units are on, or were or will be."""
@@ -506,7 +507,8 @@ class Board:
             if table.is_listed[unit]:
                 found.append(np.arange(table.first_moved[unit], table.first_moved[unit + 1]))
         nodes = np.unique(table.node[np.concatenate(found)]) if found else np.zeros(0, dtype=np.int64)
-        return nodes[nodes != NONE]
+        known: IntArray = nodes[nodes != NONE]
+        return known
 
     def _note(self, nodes: IntArray) -> None:
         """Note that something changed on ``nodes``, as the kernels do."""

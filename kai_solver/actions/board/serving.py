@@ -4,7 +4,7 @@ The line serves plain gangs up to the next one that is not plain, which `pop` ha
 each had its turn there.
 """
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import groupby
 from typing import TYPE_CHECKING
 
@@ -130,19 +130,18 @@ class BoardLine:
                 refuse(unit, int(arrays.gangs.kind[row]), said == SAME)
 
     def _place(self, unit: AllocationUnit, nodes: list[int], *, now: bool) -> None:
+        self._put(unit.pods, nodes, now=now and self._is_free_now(unit, nodes))
+
+    def _put(self, pods: tuple[int, ...], nodes: Sequence[int], *, now: bool = False) -> None:
+        """``pods`` start on ``nodes``, ``now`` or once what leaves has left."""
         state = self.state
-        now = now and self._is_free_now(unit, nodes)
-        if not now:
-            self._put(unit.pods, nodes)
+        if state.by_device:
+            for pod, node in zip(pods, nodes, strict=True):
+                state.put(pod, node, now=now)
             return
         runs = [(node, len(list(run))) for node, run in groupby(nodes)]
-        state.join(unit.pods, charge_of(state.problem, unit.pods))
-        state.place_joined(unit.pods, [node for node, _ in runs], [count for _, count in runs])
-
-    def _put(self, pods: Iterable[int], nodes: Iterable[int]) -> None:
-        """``pods`` start on ``nodes`` once what leaves has left."""
-        for pod, node in zip(pods, nodes, strict=True):
-            self.state.put(pod, node, now=False)
+        state.join(pods, charge_of(state.problem, pods))
+        state.place_joined(pods, [node for node, _ in runs], [count for _, count in runs], now=now)
 
     def _is_free_now(self, unit: AllocationUnit, nodes: list[int]) -> bool:
         """Whether the devices that are free now suffice: the arrays count them, and pods that start later choose."""
