@@ -107,8 +107,8 @@ def _disrupt_on_board(context: Context, search: VictimSearch, line: BoardLine) -
             next_gang = line.pop()
             unit = next_gang.allocation_unit if next_gang is not None else None
         if unit is not None:
-            shows_all = line.shows_all and next_gang is None and action is not Action.CONSOLIDATION
-            refusal = (_yield_to if shows_all else attempt)(context, search, unit)
+            is_said = line.shows_all and next_gang is None
+            refusal = (_yield_to if is_said else attempt)(context, search, unit)
             if refusal is not None:
                 outcome.refuse(unit.gang, action, of_choice(refusal, unit), unit.pods)
                 line.unchanged()

@@ -75,6 +75,19 @@ class Relaxed:
             self.totals[key] = self.total_on(self.admits(problem, shapes, dropped), resource)
         return self.totals[key]
 
+    def least_milli(self, problem: Problem, shape: int, dropped: frozenset[str]) -> int:
+        """Thousandths of devices that one pod of ``shape`` takes at the least on any node that admits it; or 0."""
+        key = "least", shape, frozenset[int](), dropped
+        if key not in self.totals:
+            gpu, admits = problem.shapes.shapes[shape].gpu, self.admits(problem, (shape,), dropped)
+            if not admits.any():
+                self.totals[key] = 0
+            elif not gpu.memory_mib:  # The same on all nodes.
+                self.totals[key] = gpu.milli * gpu.devices
+            else:
+                self.totals[key] = floor_milli(int(problem.shapes.parts(shape)[admits].min())) * gpu.devices
+        return self.totals[key]
+
     def total_on(self, nodes: BoolArray, resource: int) -> int:
         """What is free of a resource on ``nodes`` (N,)."""
         if resource == GPU:
@@ -306,15 +319,9 @@ class _Counts:
 
     def _least_milli(self, shape: int) -> int:
         """Thousandths of devices that one pod of ``shape`` takes at the least on any node that admits it."""
-        gpu = self.problem.shapes.shapes[shape].gpu
-        if not gpu.devices:
+        if not self.problem.shapes.shapes[shape].gpu.devices:
             return 0
-        admits = self.relaxed.admits(self.problem, (shape,), self.dropped)
-        if not admits.any():
-            return 0
-        if not gpu.memory_mib:  # The same on all nodes.
-            return gpu.milli * gpu.devices
-        return floor_milli(int(self.problem.shapes.parts(shape)[admits].min())) * gpu.devices
+        return self.relaxed.least_milli(self.problem, shape, self.dropped)
 
     def _admits(self, shapes: Iterable[int], mask: BoolArray) -> BoolArray:
         return self.relaxed.admits(self.problem, shapes, self.dropped) & mask

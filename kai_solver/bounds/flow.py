@@ -93,7 +93,11 @@ def _program(
 def _kinds(relaxed: Relaxed, by_shape: IntArray) -> tuple[IntArray, IntArray]:
     """(N,) number of the node's kind, and each kind's first node: equal in what is free and ``by_shape`` (_, N)."""
     table = np.concatenate([relaxed.free, np.sort(relaxed.device_free, axis=1).T, by_shape]).T
-    _, first, kind = np.unique(table, axis=0, return_index=True, return_inverse=True)
+    # Sorted by one number each: rows of 300 columns take 0.3 s to sort with 5,000 nodes, this 5 ms (2026-11-27).
+    drawn = np.random.default_rng(0).integers(1, 1 << 62, size=table.shape[1])
+    _, first, kind = np.unique(table @ drawn, return_index=True, return_inverse=True)
+    if not (table == table[first][kind.reshape(-1)]).all():  # Two kinds with one number.
+        _, first, kind = np.unique(table, axis=0, return_index=True, return_inverse=True)
     return kind.reshape(-1), first
 
 

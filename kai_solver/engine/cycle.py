@@ -7,13 +7,15 @@ only make it better, and nothing leaves unchecked.
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import cache
 from math import inf
 from typing import Any, Self
 
 from kai_solver import __version__, compiled
-from kai_solver.actions import Actions
+from kai_solver.actions import Actions, Answer
 from kai_solver.actions.draining import move_away
 from kai_solver.actions.sparing import spare
+from kai_solver.bounds import Bounds
 from kai_solver.bounds.outlook import outlook_of
 from kai_solver.chains.course import Course
 from kai_solver.check import WASTE, Violation, check_plan
@@ -247,6 +249,11 @@ class _Run:
         self._known_rights: tuple[list[Admission], int, Rights] | None = None
         self._problem: Problem | None = None
         self._pricing: Pricing | None = None
+        self._bounds: Callable[[], Bounds] | None = None
+
+    def _oracle(self, without: Answer = UNKNOWN, client: SolverClient | None = None) -> SolverActions:
+        """Asks bounds, which all that ask in this cycle share, and CP-SAT where there is a ``client``."""
+        return SolverActions(client, without, self._bounds)
 
     def plan(self, child: SolverChild | None, memo: Memo | None) -> Plan:
         """Decide, assemble, check; fall back where the check refuses."""
@@ -258,6 +265,7 @@ class _Run:
             problem = replace(problem, outlook=outlook_of(problem, self.model.usual))
         if not self.model.counts_links:
             problem = replace(problem, fabric=None)
+        self._bounds = cache(lambda: Bounds(problem))
         self._phase("build")
         by_solver = child is not None and self.model.search.enabled
         plan, violations = self._try(problem, child if by_solver else None, NO_GANGS)
@@ -410,7 +418,8 @@ class _Run:
         if not has_unknown(outcome) or self.should_stop():
             return
         end_s = max(self.deadline_s, min(self.clock(), self.deadline_s) + LEAST_PART * self.budget_s)
-        prove(outcome, self.model.actions, lambda: inf if self.model.search.deterministic else end_s - self.clock())
+        is_exact = self.model.search.deterministic
+        prove(outcome, self.model.actions, lambda: inf if is_exact else end_s - self.clock(), self._oracle())
         self._phase("proofs")
 
     def _prove_unasked(self, outcome: Outcome) -> None:
@@ -424,7 +433,11 @@ class _Run:
         now_s = self.clock()
         end_s = min(now_s + PART_OF_ACTIONS * self.timing["greedy"], self.deadline_s - self.kept_s)
         is_exact = self.model.search.deterministic
-        prove(outcome, self.model.actions, lambda: inf if is_exact else end_s - self.clock(), UNASKED_STATES)
+
+        def left_s() -> float:
+            return inf if is_exact else end_s - self.clock()
+
+        prove(outcome, self.model.actions, left_s, self._oracle(), UNASKED_STATES)
         self._phase("proofs")
 
     def _is_by_board(self, problem: Problem) -> bool:
@@ -522,7 +535,7 @@ class _Run:
         actions = Actions(
             problem,
             self._actions,
-            SolverActions(None, UNASKED if child is None else UNKNOWN),
+            self._oracle(UNASKED if child is None else UNKNOWN),
             Pace(self),
             admission=self.model.admission,
             admitter=admitter,
@@ -542,7 +555,7 @@ class _Run:
             return floor
         end_s = self.clock() + seconds + again_s
         client = self._solver_client(child, seconds, self.clock())
-        oracle = AskingInOrder(SolverActions(None, UNKNOWN), SolverActions(client, UNKNOWN), questions)
+        oracle = AskingInOrder(self._oracle(), self._oracle(client=client), questions)
         pace = UntilAnswered(
             lambda: self.should_stop() or (not is_exact and self.clock() >= end_s),
             lambda: oracle.is_answered(actions.outcome),
@@ -641,7 +654,7 @@ class _Run:
         solver_client = self._solver_client(child, seconds, self.clock())
         by_size = self.model.admission == "max-gpus"
         # First rules and bounds for all: a proof of theirs takes milliseconds, and one question to CP-SAT may take all.
-        for oracle in (SolverActions(None, UNKNOWN), SolverActions(solver_client, UNKNOWN)):
+        for oracle in (self._oracle(), self._oracle(client=solver_client)):
             questions = OpenQuestions(outcome, self.model.actions, oracle, by_size=by_size)
             questions.run(lambda: solver_client.is_out_of_time)
         self._phase("questions")

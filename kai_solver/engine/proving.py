@@ -6,6 +6,7 @@ from kai_solver.domain import Action
 from kai_solver.errors.barrier import barrier
 from kai_solver.planstate.outcome import Outcome
 from kai_solver.search.open_questions import OpenQuestions
+from kai_solver.search.oracle import SolverActions
 from kai_solver.search.waiting_together import WaitingTogether
 
 LEAST_PART = 0.1
@@ -30,14 +31,18 @@ def has_unknown(outcome: Outcome, states: Collection[str] = ("unknown",)) -> boo
 
 
 def prove(
-    outcome: Outcome, actions: Iterable[Action], left_s: Callable[[], float], states: Collection[str] = ("unknown",)
+    outcome: Outcome,
+    actions: Iterable[Action],
+    left_s: Callable[[], float],
+    oracle: SolverActions,
+    states: Collection[str] = ("unknown",),
 ) -> None:
     """Ask of the final state what was left open for gangs that wait; an error leaves that as it is.
 
-    ``left_s``: seconds that are left. ``states``: of proofs that leave it open.
+    ``left_s``: seconds that are left. ``oracle``: asks bounds. ``states``: of proofs that leave it open.
     """
     end_s = (1 - EACH) * left_s()
     with barrier("deciding", "proofs of the final state"):
-        questions = OpenQuestions(outcome, actions, states=states)
+        questions = OpenQuestions(outcome, actions, oracle, states=states)
         questions.run(lambda: left_s() < end_s, beside="plan")
         WaitingTogether(questions).run(left_s)

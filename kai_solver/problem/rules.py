@@ -60,6 +60,19 @@ class Leaver(NamedTuple):
     why: str
 
 
+class Compartments(NamedTuple):
+    """Parts of M of the N nodes, at most Z each, with which pods are aligned. The ledger goes on changing them.
+
+    ``row_of``: (N,) which of the M nodes it is, -1 for the others; ``aware``: (M, R) resources that are counted by
+    part; ``now``, ``later``: (M, Z, R) what is free now, and once all that is leaving has left.
+    """
+
+    row_of: IntArray
+    aware: BoolArray
+    now: IntArray
+    later: IntArray
+
+
 class Weight(Enum):
     """What a preference of a rule outweighs where a node is chosen (docs/kai-behaviour.md#scoring).
 
@@ -120,6 +133,20 @@ class Ledger:
 
     def limit(self, shape: int, nodes: IntArray, now: IntArray, later: IntArray, /) -> None:
         """Lower the counts of pods of ``shape`` that fit ``nodes`` (K,): at once, and later, (K,) each."""
+
+    def compartments(self) -> Compartments | None:
+        """Parts of nodes by which the rule limits counts, for code that counts in arrays; None: it has none.
+
+        A rule with compartments says by `in_compartments` what its limits are. Grants are then ((part, amounts), ...).
+        """
+        return None
+
+    def in_compartments(self, shape: int, /) -> tuple[Sequence[int], IntArray] | None:
+        """What a pod of ``shape`` asks for of compartments, (R,), and (M,) of how many: none, one, or all together.
+
+        It takes the first that fits, or of all of them the first first. None where this does not say it.
+        """
+        return None
 
     def avoided(self, shape: int, /) -> BoolArray | None:
         """(N,) nodes that pods of ``shape`` take only where they fit no other that is as good; None: none."""

@@ -1,7 +1,8 @@
 """Shapes: pods that no rule of placement can tell apart are one shape."""
 
-from collections.abc import Hashable, Mapping
+from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from types import MappingProxyType
 
 import numpy as np
@@ -145,8 +146,7 @@ class ShapeTable:
         found = self._millis.get(shape)
         if found is None:
             gpu = self.shapes[shape].gpu
-            values = [gpu.milli_on(memory) if gpu.devices else 0 for memory in self._gpu_memory]
-            found = self._millis[shape] = np.array(values, dtype=np.int64)
+            found = self._millis[shape] = self._by_memory(gpu.milli_on) if gpu.devices else self._nothing()
         return found
 
     def parts(self, shape: int) -> IntArray:
@@ -154,6 +154,20 @@ class ShapeTable:
         found = self._parts.get(shape)
         if found is None:
             gpu = self.shapes[shape].gpu
-            values = [gpu.parts_on(memory) if gpu.devices else 0 for memory in self._gpu_memory]
-            found = self._parts[shape] = np.array(values, dtype=np.int64)
+            found = self._parts[shape] = self._by_memory(gpu.parts_on) if gpu.devices else self._nothing()
         return found
+
+    def _by_memory(self, amount: Callable[[int], int]) -> IntArray:
+        """(N,) an amount that depends on the memory of a node's devices, of which there are few kinds."""
+        kinds, kind_of = self._memory_kinds
+        found: IntArray = np.array([amount(memory) for memory in kinds], dtype=np.int64)[kind_of]
+        return found
+
+    def _nothing(self) -> IntArray:
+        return np.zeros(len(self._gpu_memory), dtype=np.int64)
+
+    @cached_property
+    def _memory_kinds(self) -> tuple[list[int], IntArray]:
+        """Memory of devices by kind, and (N,) the kind of each node."""
+        kinds, kind_of = np.unique(np.array(self._gpu_memory, dtype=np.int64), return_inverse=True)
+        return kinds.tolist(), kind_of.reshape(-1)

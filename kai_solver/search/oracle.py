@@ -1,12 +1,12 @@
 """One question: can this gang run beside all that is admitted? Bounds answer, then CP-SAT on the model with nodes."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from math import inf
 
 from kai_solver.actions import Answer
 from kai_solver.actions.victim_search import VictimSearch
-from kai_solver.bounds import Evidence
+from kai_solver.bounds import Bounds, Evidence
 from kai_solver.domain import Action, Proof
 from kai_solver.model.build import formulate
 from kai_solver.model.decode import expand
@@ -36,10 +36,19 @@ LARGEST_PART = 0.4
 
 
 class SolverActions:
-    """Answers the ladder's questions by bounds and, where there is a solver to ask, by CP-SAT; else ``without`` it."""
+    """Answers the ladder's questions by bounds and, where there is a solver to ask, by CP-SAT; else ``without`` it.
 
-    def __init__(self, solver_client: SolverClient | None, without: Answer = UNASKED) -> None:
+    ``bounds``: gives those of the problem, where others ask them, too.
+    """
+
+    def __init__(
+        self,
+        solver_client: SolverClient | None,
+        without: Answer = UNASKED,
+        bounds: Callable[[], Bounds] | None = None,
+    ) -> None:
         self.without = without
+        self._bounds = bounds
         self.solver_client = solver_client if solver_client is not None and solver_client.model.search.enabled else None
         self._joined: JointModelInput | None = None
         self._refuter: Refuter | None = None
@@ -55,7 +64,7 @@ class SolverActions:
 
     def _refuter_of(self, outcome: Outcome) -> Refuter:
         if self._refuter is None or self._refuter.outcome is not outcome:
-            self._refuter = Refuter(outcome)
+            self._refuter = Refuter(outcome, self._bounds)
         return self._refuter
 
     def place(

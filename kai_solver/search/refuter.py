@@ -1,7 +1,7 @@
 """Bounds on the questions of a climb, asked before the greedy looks for victims and before CP-SAT is asked."""
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 from kai_solver.actions import Answer
@@ -31,13 +31,13 @@ Tables = tuple[list[list[int]], list[list[int]]]
 
 
 class Refuter:
-    """Asks the bounds about allocation units of one outcome."""
+    """Asks the bounds about allocation units of one outcome. ``bounds``: gives those of its problem."""
 
-    def __init__(self, outcome: Outcome) -> None:
+    def __init__(self, outcome: Outcome, bounds: Callable[[], Bounds] | None = None) -> None:
         self.outcome = outcome
         self.state = outcome.state
         self.problem = outcome.state.problem
-        self.bounds = Bounds(self.problem)
+        self.bounds = bounds() if bounds is not None else Bounds(self.problem)
         self._allowance = Allowance(NODE_QUESTIONS)
         self._credit, self._deep_credit = CREDIT, DEEP_CREDIT
         self._silent: set[tuple[object, ...]] = set()

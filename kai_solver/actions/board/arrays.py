@@ -1,5 +1,7 @@
 """The arrays of a board: N nodes, S shapes, G gangs that wait, Q queues, U units of running pods, H rows.
 
+Of the nodes, M have compartments, at most Z each: NUMA zones with which pods are aligned.
+
 All integers are int64, amounts as in `Problem`. What the kernels change is the board's own; the rest may be shared. A
 kernel makes no arrays: whatever it needs to remember is in `Scratch`.
 """
@@ -109,11 +111,51 @@ class Nodes(NamedTuple):
 
 
 class Shapes(NamedTuple):
-    """(S, R) what a pod asks for, (S,) of how many devices, and (S, N) the nodes that may take it."""
+    """Attributes
+    ----------
+    request, devices
+        (S, R) what a pod asks for; (S,) of how many devices.
+    allowed
+        (S, N) the nodes that may take it.
+    handicap
+        (S, N) added to what orders nodes, where rules rank them; else (S, 0).
+    """
 
     request: IntArray
     devices: IntArray
     allowed: BoolArray
+    handicap: IntArray
+
+
+class Zones(NamedTuple):
+    """Compartments of nodes.
+
+    Attributes
+    ----------
+    row
+        (N,) which of the M nodes it is; `NONE` for nodes without compartments.
+    aware
+        (M, R) resources that are counted by compartment.
+    later, now
+        (M, Z, R) free once all that leaves has left, and free now.
+    asked, width
+        (S, R) what one pod asks for of them; (S, M) 0 where it is not aligned, 1 where it takes one compartment's room,
+        more where it takes that of all of them together.
+    held
+        (H, Z, R) what a row of `Units` holds.
+    placed, moved
+        (P, Z, R) and (Y, Z, R) what the pods of `Record.node` and `Record.moved` took.
+    """
+
+    row: IntArray
+    aware: BoolArray
+    later: IntArray
+    now: IntArray
+    asked: IntArray
+    width: IntArray
+    held: IntArray
+    placed: IntArray
+    moved: IntArray
 
 
 class Domains(NamedTuple):
@@ -351,11 +393,13 @@ class Scratch(NamedTuple):
 class Arrays(NamedTuple):
     """All of the above.
 
-    ``multiplier``: of saturation. ``may_move``: whether what must leave may go elsewhere.
+    ``multiplier``: of saturation. ``may_move``: whether what must leave may go elsewhere, if it may leave for good, too;
+    ``most_moved``: units that consolidation may move for one gang.
     """
 
     nodes: Nodes
     shapes: Shapes
+    zones: Zones
     domains: Domains
     gangs: Gangs
     queues: Queues
@@ -364,3 +408,4 @@ class Arrays(NamedTuple):
     scratch: Scratch
     multiplier: float
     may_move: bool
+    most_moved: int

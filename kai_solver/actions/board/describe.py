@@ -30,21 +30,26 @@ from kai_solver.actions.board.arrays import (
     Scratch,
     Shapes,
     Units,
+    Zones,
 )
-from kai_solver.actions.board.room import note
+from kai_solver.actions.board.room import POINT, forget, note
 from kai_solver.actions.board.victims import list_moved
 from kai_solver.actions.gang_order import gang_key
 from kai_solver.errors import InternalError
 from kai_solver.planstate.allocation_units import AllocationUnits, is_flat
 from kai_solver.planstate.eligibility import least_milli
 from kai_solver.planstate.eviction_units import charge_of
-from kai_solver.planstate.state import State
+from kai_solver.planstate.state import Place, State
 from kai_solver.planstate.victims import VictimPool
 from kai_solver.problem import GangShape
+from kai_solver.problem.rules import Compartments, Ledger
 from kai_solver.units import CPU, GPU, UNLIMITED
 
 RECORDED_TURNS, RECORDED_PODS = 256, 4096
 """Turns and pods that are recorded before they are put into effect on the working state."""
+FEW_LINKED = 0.25
+"""Part of the nodes on which it may matter which GPUs a pod gets: up to that, links do not order nodes, though they
+still choose among the GPUs of a node."""
 CHANGES = 1 << 16
 """Changed nodes that are remembered for lower bounds of costs; after more they are found again for all nodes."""
 
@@ -52,13 +57,12 @@ CHANGES = 1 << 16
 def may_serve(state: State) -> bool:
     """Whether arrays can say the rules of this cycle: none refuses gangs, and no running work is protected for a time.
 
-    Links between GPUs, prices of what is left over, and rules that limit what fits a node (NUMA zones) are not in the
-    arrays either. With the zones' nodes left out, a tenth of 900 nodes, 31 of 447 gangs found no room (2026-11-27).
+    Prices of what is left over are not in the arrays either, nor are links between GPUs where many nodes have such.
     """
     problem, policy = state.problem, state.problem.policy
-    if problem.fabric is not None or problem.outlook is not None or state.refusing:
+    if problem.outlook is not None or state.refusing:
         return False
-    if any(rule.limits(shape) for rule in state.rules for shape in range(len(problem.shapes.shapes))):
+    if problem.fabric is not None and np.count_nonzero(problem.fabric.kinds >= 0) > FEW_LINKED * len(problem.nodes):
         return False
     if policy.reclaim_min_runtime_s or policy.preempt_min_runtime_s:
         return False
@@ -66,6 +70,8 @@ def may_serve(state: State) -> bool:
     return not any(queue.reclaim_min_runtime_s or queue.preempt_min_runtime_s for queue in queues)
 
 
+BEST = 100
+"""The best score of a rule."""
 MOST_HERE = 512
 """Units on one node that are looked at."""
 
@@ -78,6 +84,8 @@ class Plainness:
         self.problem = state.problem
         self._levels: dict[tuple[str, str], int] = {}
         self._shapes: dict[int, int] = {}
+        found = [(rule, zones) for rule in state.rules if (zones := rule.compartments()) is not None]
+        self.zones: tuple[Ledger, Compartments] | None = found[0] if len(found) == 1 else None
         self._of_shape: dict[int, int] = {}
 
     def shape(self, shape: int) -> int:
@@ -94,8 +102,13 @@ class Plainness:
     def _is_sayable(self, shape: int) -> bool:
         spec, state = self.problem.shapes.shapes[shape], self.state
         is_counted = (spec.gpu.is_whole or not spec.gpu.devices) and not spec.gpu.memory_mib
-        is_counted = is_counted and spec.nodes == "binpack" and not state.is_linked(shape)
-        return is_counted and all(rule.counts_alike(shape) for rule in state.rules)
+        return is_counted and spec.nodes == "binpack" and all(self._is_said(rule, shape) for rule in state.rules)
+
+    def _is_said(self, rule: Ledger, shape: int) -> bool:
+        """Whether the arrays say what a rule has to say of a shape."""
+        if self.zones is not None and rule is self.zones[0]:
+            return rule.in_compartments(shape) is not None
+        return rule.counts_alike(shape) and not rule.limits(shape)
 
     @property
     def shapes(self) -> list[int]:
@@ -165,6 +178,8 @@ class Board:
         self._pool: VictimPool | None = None
         self._first_pod: IntArray = np.zeros(0, dtype=np.int64)
         self._base: BoolArray = np.zeros(0, dtype=np.bool_)
+        self._prices_moves = False
+        self._sharing: tuple[IntArray, ...] = (self._first_pod,) * 4
         self._gangs = list(self.is_plain)
         self.row_of = {gang: row for row, gang in enumerate(self._gangs)}
         self._kinds: dict[tuple[object, ...], int] = {}
@@ -232,18 +247,21 @@ class Board:
         problem = self.problem
         nodes, shapes = self._node_arrays(), self._shape_arrays()
         domains = self._domain_arrays(nodes.gpu_free)
-        queues = self._queue_arrays(gangs)
+        queues, record = self._queue_arrays(gangs), self._record(gangs, units)
+        most = problem.policy.max_consolidation_gangs
         return Arrays(
             nodes=nodes,
             shapes=shapes,
+            zones=self._zone_arrays(units, record),
             domains=domains,
             gangs=gangs,
             queues=queues,
             units=units,
-            record=self._record(gangs, units),
+            record=record,
             scratch=self._scratch(len(shapes.devices), domains, units),
             multiplier=float(problem.policy.saturation_multiplier),
             may_move=problem.policy.consolidating_reclaim,
+            most_moved=BOUNDLESS if most < 0 else most,
         )
 
     def _node_arrays(self) -> Nodes:
@@ -269,11 +287,62 @@ class Board:
         specs, size = [problem.shapes.shapes[shape] for shape in shapes], len(problem.nodes)
         masks = [problem.shapes.mask(shape) for shape in shapes]
         width = problem.snapshot.schema.size
+        scores = [self._score(shape) for shape in shapes]
+        has_scores = any(score is not None for score in scores)
+        best = np.full(size, BEST)
         return Shapes(
             request=np.array([spec.request for spec in specs], dtype=np.int64).reshape(len(shapes), width),
             devices=np.array([spec.gpu.devices for spec in specs], dtype=np.int64),
             allowed=np.array(masks, dtype=np.bool_).reshape(len(shapes), size),
+            handicap=POINT
+            * np.array([BEST - (best if score is None else score) for score in scores], dtype=np.int64).reshape(
+                len(shapes), size
+            )
+            if has_scores
+            else np.zeros((len(shapes), 0), dtype=np.int64),
         )
+
+    def _score(self, shape: int) -> IntArray | None:
+        """(N,) points of a shape by rules; None: none says any."""
+        nodes = np.arange(len(self.problem.nodes))
+        scores = [score for rule in self.state.rules if (score := rule.score(shape, nodes)) is not None]
+        return np.sum(scores, axis=0) if scores else None
+
+    def _zone_arrays(self, units: Units, record: Record) -> Zones:
+        size, width = len(self.problem.nodes), self.problem.snapshot.schema.size
+        known, shapes = self.plainness.zones, self.plainness.shapes
+        if known is None:
+            nothing, few = np.zeros((1, 0, width), dtype=np.int64), np.zeros((0, width), dtype=np.bool_)
+            return Zones(
+                row=np.full(size, NONE, dtype=np.int64), aware=few, later=nothing, now=nothing.copy(),
+                asked=np.zeros((len(shapes), width), dtype=np.int64), width=np.zeros((len(shapes), 0), dtype=np.int64),
+                held=nothing.copy(), placed=nothing.copy(), moved=nothing.copy(),
+            )  # fmt: skip
+        rule, parts = known
+        said = [rule.in_compartments(shape) for shape in shapes]
+        inner = parts.later.shape[1:]
+        return Zones(
+            row=parts.row_of.astype(np.int64),
+            aware=parts.aware.copy(),
+            later=parts.later.copy(),
+            now=parts.now.copy(),
+            asked=np.array([one[0] for one in said if one is not None], dtype=np.int64).reshape(len(shapes), width),
+            width=np.array([one[1] for one in said if one is not None], dtype=np.int64).reshape(len(shapes), -1),
+            held=self._held_in(rule, parts, units),
+            placed=np.zeros((len(record.node), *inner), dtype=np.int64),
+            moved=np.zeros((len(record.moved), *inner), dtype=np.int64),
+        )
+
+    def _held_in(self, rule: Ledger, parts: Compartments, units: Units) -> IntArray:
+        """(H, Z, R) what the rows of units hold of compartments where they run."""
+        held = np.zeros((len(units.node), *parts.later.shape[1:]), dtype=np.int64)
+        own = int(units.first_moved[0])
+        rows = np.flatnonzero(parts.row_of[units.node[:own]] >= 0)
+        for row, unit, node in zip(rows.tolist(), units.unit[rows].tolist(), units.node[rows].tolist(), strict=True):
+            for pod in self.pool.units[unit].pods:
+                if self.problem.pod_node[pod] == node:
+                    _add_take(held[row], rule.held(pod))
+        return held
 
     def _domain_arrays(self, gpu_free: IntArray) -> Domains:
         """Levels that gangs ask for, and those above them, which decide which domain is the tightest."""
@@ -395,8 +464,8 @@ class Board:
         first, heads = np.zeros(1, dtype=np.int64), np.full(len(self.problem.nodes), NONE, dtype=np.int64)
         return Units(
             where=none, cost=some, queue=none, priority=none, charge=wide, movable=flags, shape=none,
-            pods=none, level=none, first_of=queues, of_queue=none, first_row=first, row=none, first_on=starts, unit=none, node=none, whole=none,
-            request=rows, first_moved=first, head=heads, after=none, is_listed=flags,
+            pods=none, level=none, first_of=queues, of_queue=none, first_row=first, row=none, first_on=starts,
+            unit=none, node=none, whole=none, request=rows, first_moved=first, head=heads, after=none, is_listed=flags,
         )  # fmt: skip
 
     def with_units(self, pool: VictimPool) -> None:
@@ -417,7 +486,7 @@ class Board:
         shape, level, sizes = (np.zeros(size, dtype=np.int64) for _ in range(3))
         movable = pool.may_move & ~pool.is_elastic
         plainness, pod_shape = self.plainness, problem.pod_shape
-        base = ~(pool.is_elastic | np.array(pool.shares, dtype=np.bool_))
+        base = ~pool.is_elastic
         ruled, related = problem.ruled, problem.related
         for unit in pool.units:
             number, gang = unit.index, problem.gangs[unit.gang]
@@ -429,12 +498,19 @@ class Board:
             level[number] = NONE if asked is None else asked
             if shape[number] == NONE or asked is None or gang.family >= 0 or not is_flat(gang):
                 movable[number] = False
-            if (ruled or related) and not (ruled | related).isdisjoint(unit.pods):
-                base[number] = movable[number] = False
+            if related and not related.isdisjoint(unit.pods):
+                movable[number] = False
+            if ruled and not ruled.isdisjoint(unit.pods):
+                base[number] = False
         if pool.releases.held is not None:
             base[:] = False
-        self._base = base
-        self.is_partial = not bool(base.all())
+        shares = np.array([rows.shared_unit, rows.shared_node, rows.shared_device])
+        shares, pods = np.unique(shares, axis=1, return_counts=True)
+        self._base, self._sharing = base, (*shares, pods)
+        self.is_partial = not bool((base & self._have_own()).all())
+        whole = rows.whole.copy()
+        key = rows.node * size + rows.unit  # Ascending.
+        np.add.at(whole, np.searchsorted(key, shares[1] * size + shares[0]), 1)
         by_unit, by_queue = np.argsort(rows.unit, kind="stable"), np.argsort(pool.queue_of, kind="stable")
         gangs = [problem.gangs[unit.gang].gang for unit in pool.units]
         own = len(rows.unit)
@@ -458,13 +534,37 @@ class Board:
             first_on=rows.starts(len(problem.nodes)).astype(np.int64),
             unit=np.concatenate([rows.unit, more]),
             node=np.concatenate([rows.node, nothing]),
-            whole=np.concatenate([rows.whole, nothing]).astype(np.int64),
+            whole=np.concatenate([whole, nothing]).astype(np.int64),
             request=np.concatenate([rows.request.T, np.zeros((len(more), width), dtype=np.int64)]),
             first_moved=own + np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64),
             head=np.full(len(problem.nodes), NONE, dtype=np.int64),
             after=np.full(own + len(more), NONE, dtype=np.int64),
             is_listed=np.zeros(size, dtype=np.bool_),
         )
+
+    def price(self, *, moves: bool) -> None:
+        """What units cost from now on: if they leave, or in ``moves`` if they go elsewhere.
+
+        A move is dear by the pods and by the devices of each, for which one node has to have room; it is impossible for
+        what may not move, or has moved.
+        """
+        if self._pool is None or self._prices_moves is moves:
+            return
+        units, pool = self.arrays.units, self._pool
+        units.cost[:] = pool.cost
+        if moves:
+            devices = self.arrays.shapes.devices[units.shape]
+            may, tie = units.movable & (units.where != MOVED), np.array(pool.rank) / (len(pool.units) + 1)
+            units.cost[:] = np.where(may, units.pods * (1.0 + devices) ** 2 + tie, IMPOSSIBLE)
+        self._prices_moves = moves
+        forget(self.arrays)
+
+    def _have_own(self) -> BoolArray:
+        """(U,) units of which each device becomes free whole when they leave: they share it with no other."""
+        unit, node, device, pods = self._sharing
+        found = np.ones(len(self._base), dtype=np.bool_)
+        found[unit[self.state.sharers_later[node, device] != pods]] = False
+        return found
 
     def _set_where(self, touched: IntArray) -> None:
         """Write where units are: at home, moved to where the arrays can say it, or kept out of it.
@@ -475,7 +575,7 @@ class Board:
         if pool is None or not len(self._first_pod):
             return
         gone, out = state.is_gone[self._first_pod], state.is_out[self._first_pod]
-        may = self._base & ~pool.is_pinned
+        may = self._base & ~pool.is_pinned & self._have_own()
         now = np.where(may & ~gone, HOME, KEPT)
         now[may & gone & ~out & units.movable] = MOVED
         differs = (now != units.where) & ~((now == KEPT) & (units.where == LEFT))
@@ -485,9 +585,18 @@ class Board:
         self._note(self._nodes_of(np.flatnonzero(differs | again)))
         units.where[differs] = now[differs]
         for unit in np.flatnonzero(again).tolist():
-            nodes = np.array([state.places[pod].node for pod in pool.units[unit].pods], dtype=np.int64)
-            list_moved(self.arrays, unit, nodes, 0)
+            places = [state.places[pod] for pod in pool.units[unit].pods]
+            nodes = np.array([place.node for place in places], dtype=np.int64)
+            list_moved(self.arrays, unit, nodes, self._taken(places), 0)
         self._note(self._nodes_of(np.flatnonzero(again)))
+
+    def _taken(self, places: Sequence[Place]) -> IntArray:
+        """(K, Z, R) what pods with ``places`` took of compartments."""
+        takes = np.zeros((len(places), *self.arrays.zones.later.shape[1:]), dtype=np.int64)
+        if self.plainness.zones is not None:
+            for place, take in zip(places, takes, strict=True):
+                _add_take(take, place.grants.get(self.plainness.zones[0].kind))
+        return takes
 
     def _moved_from(self, touched: IntArray) -> IntArray:
         """Units that were moved to one of these nodes."""
@@ -597,6 +706,7 @@ class Board:
         later, whole, free = state.future[:, nodes].T, state.whole_later[nodes], state.gpu_free[nodes]
         differs = (own.later[nodes] != later).any(axis=1)
         differs |= (own.whole_later[nodes] != whole) | (own.gpu_free[nodes] != free)
+        differs |= self._zones_differ(nodes)
         own.now[nodes] = state.idle[:, nodes].T
         own.whole_now[nodes] = state.whole_now[nodes]
         if not differs.any():
@@ -618,6 +728,24 @@ class Board:
             own.block_cpu[block] = max(0, int(own.later[here, CPU].max()))
         self.arrays.scratch.failed[:] = False
         self._note(changed)
+
+    def _zones_differ(self, nodes: IntArray) -> BoolArray:
+        """(K,) whether compartments of ``nodes`` have other free room than the arrays say; they say it then."""
+        found = np.zeros(len(nodes), dtype=np.bool_)
+        if self.plainness.zones is None:
+            return found
+        parts, own = self.plainness.zones[1], self.arrays.zones
+        at = np.flatnonzero(parts.row_of[nodes] >= 0)
+        rows = parts.row_of[nodes[at]]
+        found[at] = (own.later[rows] != parts.later[rows]).any(axis=(1, 2))
+        own.later[rows], own.now[rows] = parts.later[rows], parts.now[rows]
+        return found
+
+
+def _add_take(to: IntArray, grant: Iterable[tuple[int, Sequence[int]]] | None) -> None:
+    """Add what a pod was granted of compartments."""
+    for zone, amounts in grant or ():
+        to[zone, : len(amounts)] += np.array(amounts, dtype=np.int64)
 
 
 def _bounded(table: IntArray) -> IntArray:

@@ -15,18 +15,21 @@ from kai_solver.actions.board.arrays import (
     Domains,
     IntArray,
     Nodes,
-    Shapes,
+    Zones,
 )
 from kai_solver.compiled import kernel
 
-LATER = 2**50
+LATER = 2**53
 NOT_FOR_IT = 2**48
 """Added to what is free: where a pod cannot start now; where a pod without GPUs would be on a node that has some."""
+POINT = NOT_FOR_IT // 10
+"""A point of a rule's score, of which the best is a hundred: ten of them outweigh that a node has GPUs."""
 
 
 @kernel
-def room_at(nodes: Nodes, shapes: Shapes, shape: int, node: int) -> int:
+def room_at(arrays: Arrays, shape: int, node: int) -> int:
     """How many pods of ``shape`` fit ``node`` once all that leaves has left."""
+    nodes, shapes = arrays.nodes, arrays.shapes
     if not shapes.allowed[shape, node]:
         return 0
     devices = shapes.devices[shape]
@@ -35,19 +38,98 @@ def room_at(nodes: Nodes, shapes: Shapes, shape: int, node: int) -> int:
         asked = shapes.request[shape, resource]
         if asked > 0 and resource != nodes.gpu and room > 0:
             room = min(room, nodes.later[node, resource] // asked)
+    if room > 0 and arrays.zones.row[node] != NONE:
+        room = min(room, zone_room(arrays.zones, shape, node, False))
     return max(0, room)
 
 
 @kernel
-def room_now(nodes: Nodes, shapes: Shapes, shape: int, node: int) -> int:
+def room_now(arrays: Arrays, shape: int, node: int) -> int:
     """How many of the pods that fit can start now."""
+    nodes, shapes = arrays.nodes, arrays.shapes
     devices = shapes.devices[shape]
     room = BOUNDLESS if devices == 0 else nodes.whole_now[node] // devices
     for resource in range(shapes.request.shape[1]):
         asked = shapes.request[shape, resource]
         if asked > 0 and resource != nodes.gpu and room > 0:
             room = min(room, min(nodes.now[node, resource], nodes.later[node, resource]) // asked)
+    if room > 0 and arrays.zones.row[node] != NONE:
+        room = min(room, zone_room(arrays.zones, shape, node, True))
     return max(0, room)
+
+
+@kernel
+def zone_free(zones: Zones, row: int, zone: int, resource: int, now: bool) -> int:
+    """What is free of a compartment: later, or now and promised to no pod."""
+    free: int = zones.later[row, zone, resource]
+    if now:
+        free = min(free, zones.now[row, zone, resource])
+    return max(0, free)
+
+
+@kernel
+def zone_room(zones: Zones, shape: int, node: int, now: bool) -> int:
+    """How many pods of ``shape`` the compartments of ``node`` take."""
+    row, room = zones.row[node], 0
+    width = zones.width[shape, row]
+    if width == 0:
+        return BOUNDLESS
+    for zone in range(zones.later.shape[1]):
+        here = BOUNDLESS
+        for resource in range(zones.aware.shape[1]):
+            asked = zones.asked[shape, resource]
+            if asked > 0 and zones.aware[row, resource]:
+                here = min(here, zone_free(zones, row, zone, resource, now) // asked)
+        room += here
+    if width == 1:
+        return int(room)
+    room = BOUNDLESS
+    for resource in range(zones.aware.shape[1]):
+        asked = zones.asked[shape, resource]
+        if asked > 0 and zones.aware[row, resource]:
+            free = 0
+            for zone in range(zones.later.shape[1]):
+                free += zone_free(zones, row, zone, resource, now)
+            room = min(room, free // asked)
+    return int(room)
+
+
+@kernel
+def take_zones(zones: Zones, shape: int, node: int, now: bool, takes: IntArray, at: int) -> None:
+    """A pod takes the first compartment that fits, or of all of them, the first first; written into ``takes``."""
+    row = zones.row[node]
+    takes[at] = 0
+    width, count = zones.width[shape, row], zones.later.shape[1]
+    first = NONE
+    for zone in range(count if width == 1 else 0):
+        fits = True
+        for resource in range(zones.aware.shape[1]):
+            if zones.aware[row, resource]:
+                fits = fits and zone_free(zones, row, zone, resource, now) >= zones.asked[shape, resource]
+        if fits:
+            first = zone
+            break
+    for resource in range(zones.aware.shape[1]):
+        left = zones.asked[shape, resource]
+        if width == 0 or left <= 0 or not zones.aware[row, resource]:
+            continue
+        for zone in range(count):
+            if width > 1 or zone == first:
+                part = min(left, zone_free(zones, row, zone, resource, now))
+                takes[at, zone, resource] = part
+                left -= part
+    give_zones(zones, node, now, takes, at, -1)
+
+
+@kernel
+def give_zones(zones: Zones, node: int, now: bool, takes: IntArray, at: int, sign: int) -> None:
+    """What a pod took of the compartments of ``node`` is free again (+1), or taken (-1)."""
+    row = zones.row[node]
+    for zone in range(zones.later.shape[1]):
+        for resource in range(zones.aware.shape[1]):
+            zones.later[row, zone, resource] += sign * takes[at, zone, resource]
+            if now:
+                zones.now[row, zone, resource] += sign * takes[at, zone, resource]
 
 
 @kernel
@@ -62,8 +144,11 @@ def count_block(nodes: Nodes, node: int) -> None:
 
 
 @kernel
-def shift(arrays: Arrays, node: int, shape: int, sign: int, now: bool) -> None:
-    """A pod of ``shape`` takes (-1) or gives back (+1) room on ``node``; ``now``: what is free now, too."""
+def shift(arrays: Arrays, node: int, shape: int, sign: int, now: bool, takes: IntArray, at: int) -> None:
+    """A pod of ``shape`` takes (-1) or gives back (+1) room on ``node``; ``now``: what is free now, too.
+
+    What it takes of compartments is written to, or is in, ``takes`` at ``at``.
+    """
     nodes, shapes = arrays.nodes, arrays.shapes
     for resource in range(shapes.request.shape[1]):
         amount = sign * shapes.request[shape, resource]
@@ -75,6 +160,11 @@ def shift(arrays: Arrays, node: int, shape: int, sign: int, now: bool) -> None:
         free_devices(arrays, node, sign * devices)
         if now:
             nodes.whole_now[node] += sign * devices
+    if arrays.zones.row[node] != NONE:
+        if sign < 0:
+            take_zones(arrays.zones, shape, node, now, takes, at)
+        else:
+            give_zones(arrays.zones, node, now, takes, at, +1)
     count_block(nodes, node)
     note(arrays, node)
 
@@ -114,13 +204,16 @@ def forget(arrays: Arrays) -> None:
 
 
 @kernel
-def key_at(nodes: Nodes, shapes: Shapes, shape: int, node: int) -> int:
+def key_at(arrays: Arrays, shape: int, node: int) -> int:
     """What orders nodes where a pod fits: the least comes first."""
+    nodes, shapes = arrays.nodes, arrays.shapes
     if shapes.devices[shape]:
         key: int = nodes.gpu_free[node]
     else:
         key = nodes.later[node, nodes.cpu] + (NOT_FOR_IT if nodes.has_gpus[node] else 0)
-    return key if room_now(nodes, shapes, shape, node) > 0 else key + LATER
+    if shapes.handicap.shape[1]:
+        key += shapes.handicap[shape, node]
+    return key if room_now(arrays, shape, node) > 0 else key + LATER
 
 
 @kernel
@@ -131,8 +224,8 @@ def best_node(arrays: Arrays, shape: int, level: int, domain: int) -> int:
     if domain != NONE:
         for at in range(domains.first[level, domain], domains.first[level, domain + 1]):
             node = domains.nodes[level, at]
-            if room_at(nodes, shapes, shape, node) > 0:
-                key = key_at(nodes, shapes, shape, node)
+            if room_at(arrays, shape, node) > 0:
+                key = key_at(arrays, shape, node)
                 if key < least:
                     best, least = node, key
         return best
@@ -141,43 +234,45 @@ def best_node(arrays: Arrays, shape: int, level: int, domain: int) -> int:
         if nodes.block_whole[block] < devices or nodes.block_cpu[block] < cpu:
             continue
         for node in range(block * BLOCK, min(len(nodes.whole_later), (block + 1) * BLOCK)):
-            if nodes.whole_later[node] >= devices and room_at(nodes, shapes, shape, node) > 0:
-                key = key_at(nodes, shapes, shape, node)
+            if nodes.whole_later[node] >= devices and room_at(arrays, shape, node) > 0:
+                key = key_at(arrays, shape, node)
                 if key < least:
                     best, least = node, key
     return best
 
 
 @kernel
-def fill(arrays: Arrays, shape: int, count: int, level: int, domain: int, to: IntArray, at: int, later: bool) -> int:
+def fill(
+    arrays: Arrays, shape: int, count: int, level: int, domain: int, to: IntArray, takes: IntArray, at: int, later: bool
+) -> int:
     """Give ``count`` pods of ``shape`` places, written into ``to`` from ``at`` on; how many found one.
 
-    ``later``: none is to start now, even where it could. What they take is taken.
+    ``takes``: gets what they take of compartments. ``later``: none is to start now, even where it could.
     """
-    nodes, shapes, is_now = arrays.nodes, arrays.shapes, arrays.record.is_now
+    is_now = arrays.record.is_now
     done = 0
     while done < count:
         node = best_node(arrays, shape, level, domain)
         if node == NONE:
             break
-        now = 0 if later else room_now(nodes, shapes, shape, node)
-        room = min(room_at(nodes, shapes, shape, node), count - done)
+        now = 0 if later else room_now(arrays, shape, node)
+        room = min(room_at(arrays, shape, node), count - done)
         if now > 0:
             room = min(room, now)
         for _ in range(room):
             to[at + done] = node
             if not later:
                 is_now[at + done] = now > 0
-            shift(arrays, node, shape, -1, now > 0)
+            shift(arrays, node, shape, -1, now > 0, takes, at + done)
             done += 1
     return done
 
 
 @kernel
-def empty(arrays: Arrays, shape: int, count: int, to: IntArray, at: int, later: bool) -> None:
+def empty(arrays: Arrays, shape: int, count: int, to: IntArray, takes: IntArray, at: int, later: bool) -> None:
     """Take back what `fill` gave."""
     for number in range(at, at + count):
-        shift(arrays, to[number], shape, +1, not later and arrays.record.is_now[number])
+        shift(arrays, to[number], shape, +1, not later and arrays.record.is_now[number], takes, number)
 
 
 @kernel
@@ -191,9 +286,10 @@ def place(arrays: Arrays, gang: int) -> bool:
         domain = tightest(arrays, shape, count, level)
         if domain == NONE:
             return False
-    done = fill(arrays, shape, count, level, domain, node, first, False)
+    placed = arrays.zones.placed
+    done = fill(arrays, shape, count, level, domain, node, placed, first, False)
     if done < count:
-        empty(arrays, shape, done, node, first, False)
+        empty(arrays, shape, done, node, placed, first, False)
         return False
     all_now = True
     for at in range(first, first + count):
@@ -201,19 +297,25 @@ def place(arrays: Arrays, gang: int) -> bool:
     if not all_now:
         for at in range(first, first + count):
             if is_now[at]:
-                wait(arrays, node[at], shape)
+                wait(arrays, node[at], shape, at)
                 is_now[at] = False
     numbers[PODS] += count
     return True
 
 
 @kernel
-def wait(arrays: Arrays, node: int, shape: int) -> None:
+def wait(arrays: Arrays, node: int, shape: int, at: int) -> None:
     """A pod that has a place on ``node`` and could start now does not: what is free now stays so."""
+    zones = arrays.zones
     nodes, shapes = arrays.nodes, arrays.shapes
     for resource in range(shapes.request.shape[1]):
         nodes.now[node, resource] += shapes.request[shape, resource]
     nodes.whole_now[node] = min(nodes.whole_now[node] + shapes.devices[shape], nodes.whole_later[node])
+    row = zones.row[node]
+    if row != NONE:
+        for zone in range(zones.now.shape[1]):
+            for resource in range(zones.now.shape[2]):
+                zones.now[row, zone, resource] += zones.placed[at, zone, resource]
 
 
 @kernel
@@ -251,7 +353,7 @@ def domain_room(arrays: Arrays, shape: int, level: int, domain: int, enough: int
     room = 0
     for at in range(domains.first[level, domain], domains.first[level, domain + 1]):
         node = domains.nodes[level, at]
-        room += room_at(arrays.nodes, arrays.shapes, shape, node)
+        room += room_at(arrays, shape, node)
         if room >= enough:
             break
     return room

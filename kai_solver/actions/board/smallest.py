@@ -3,6 +3,7 @@
 import numpy as np
 
 from kai_solver.actions.board.arrays import (
+    BOUNDLESS,
     NONE,
     NUMBERS,
     OUT,
@@ -16,6 +17,7 @@ from kai_solver.actions.board.arrays import (
     Scratch,
     Shapes,
     Units,
+    Zones,
 )
 
 
@@ -33,7 +35,11 @@ def smallest() -> Arrays:
 
     none = ints(1) + NONE
     nodes = Nodes(ints(1, 4), ints(1, 4), ints(1), ints(1), ints(1), flags(1), ints(1), ints(1), ints(1), 2, 0)
-    shapes = Shapes(ints(1, 4), ints(1), flags(1, 1))
+    shapes = Shapes(ints(1, 4), ints(1), flags(1, 1), ints(1, 0))
+    zones = Zones(
+        none, flags(1, 4), ints(1, 2, 4), ints(1, 2, 4), ints(1, 4), ints(1, 1), ints(2, 2, 4), ints(1, 2, 4),
+        ints(1, 2, 4),
+    )  # fmt: skip
     domains = Domains(ints(1, 1), none, ints(1, 1), ints(1, 1), ints(1, 2), ints(1, 1), ints(1))
     gangs = Gangs(
         ints(1) + OUT, ints(1), ints(1), ints(1), none, ints(1, 3), ints(1), flags(1), flags(1), ints(1),
@@ -46,13 +52,13 @@ def smallest() -> Arrays:
     )  # fmt: skip
     units = Units(
         ints(1), floats(1), ints(1), ints(1), ints(1, 3), flags(1), ints(1), ints(1), none, ints(2), ints(1),
-        ints(2), ints(1), ints(2), ints(2), ints(2), ints(2), ints(2, 4), np.array([1, 2], dtype=np.int64), none, ints(2) + NONE,
-        flags(1),
+        ints(2), ints(1), ints(2), ints(2), ints(2), ints(2), ints(2, 4), np.array([1, 2], dtype=np.int64), none,
+        ints(2) + NONE, flags(1),
     )  # fmt: skip
     record = Record(ints(NUMBERS), ints(1, 6), ints(1), flags(1), ints(3, 2), ints(1))
     scratch = Scratch(
-        floats(1), floats(1), floats(1, 1), flags(1), ints(1), ints(64), none, ints(1), floats(1), flags(1), ints(1), ints(1),
-        ints(1, 3), floats(1, 3), ints(1, 3), ints(1, 3), ints(2), ints(2), flags(2), ints(2), ints(WIDTH + 2),
+        floats(1), floats(1), floats(1, 1), flags(1), ints(1), ints(64), none, ints(1), floats(1), flags(1), ints(1),
+        ints(1), ints(1, 3), floats(1, 3), ints(1, 3), ints(1, 3), ints(2), ints(2), flags(2), ints(2), ints(WIDTH + 2),
         floats(WIDTH + 2), ints(WIDTH + 2), ints(2), flags(2), floats(2, 6), ints(1, 3),
     )  # fmt: skip
-    return Arrays(nodes, shapes, domains, gangs, queues, units, record, scratch, 1.0, True)
+    return Arrays(nodes, shapes, zones, domains, gangs, queues, units, record, scratch, 1.0, True, BOUNDLESS)

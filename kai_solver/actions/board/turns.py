@@ -10,6 +10,7 @@ from kai_solver.actions.board.arrays import (
     END,
     FORBIDDEN,
     HOME,
+    IMPOSSIBLE,
     LEFT,
     MADE_ROOM,
     MAY_YIELD,
@@ -120,7 +121,7 @@ def may_yield(arrays: Arrays, gang: int, action: int) -> bool:
     """Whether some gang that was placed on free room in this cycle could be taken by the action in the next."""
     queues, gangs, scratch = arrays.queues, arrays.gangs, arrays.scratch
     if action == CONSOLIDATE:
-        return True
+        return False
     if action == PREEMPT:
         return bool(not gangs.never_preempts[gang] and queues.yields[gangs.queue[gang]] < gangs.priority[gang])
     stamp = arrays.record.numbers[STAMP]
@@ -137,17 +138,20 @@ def turn(arrays: Arrays, gang: int, action: int, free_milli: int) -> int:
     if scratch.refused[gangs.kind[gang]] == numbers[ADMITTED]:
         return SAME
     over = passes_cap(arrays, gang, gangs.charge[gang])
-    if action == CONSOLIDATE:
-        return FORBIDDEN if over or not gangs.preemptible[gang] or gangs.milli[gang] > free_milli else NO_ROOM
+    if action == CONSOLIDATE and (over or not gangs.preemptible[gang] or gangs.milli[gang] > free_milli):
+        return FORBIDDEN
     if action == ALLOCATE:
         return allocate(arrays, gang, over)
     if action == RECLAIM and not may_reclaim(arrays, gang):
         return FORBIDDEN
-    if not over and not scratch.failed[gangs.place[gang]] and place(arrays, gang):
+    numbers[STAMP] += 1
+    if action == CONSOLIDATE:
+        done = consolidate(arrays, gang)
+    elif not over and not scratch.failed[gangs.place[gang]] and place(arrays, gang):
         charge(arrays, gang)
         return PLACED
-    numbers[STAMP] += 1
-    done = reclaim(arrays, gang) if action == RECLAIM else preempt(arrays, gang)
+    else:
+        done = reclaim(arrays, gang) if action == RECLAIM else preempt(arrays, gang)
     if done == NONE:
         return NO_ROOM
     admit(arrays, gang, done)
@@ -191,6 +195,18 @@ def admit(arrays: Arrays, gang: int, taken: int) -> None:
         if where == LEFT:
             pay(arrays.queues, units.queue[unit], units.charge[unit], -1, False)
     scratch.failed[:] = False  # What left may have freed more than was taken.
+
+
+@kernel
+def consolidate(arrays: Arrays, gang: int) -> int:
+    """Make room by moves alone; work of all queues may move, and what moved costs no more moves."""
+    units, scratch, stamp = arrays.units, arrays.scratch, arrays.record.numbers[STAMP]
+    scratch.open_queue[:] = stamp
+    done = make_room(arrays, gang, CONSOLIDATE, BOUNDLESS, False)
+    for number in range(max(0, done)):
+        if units.where[scratch.units[number]] == MOVED:
+            units.cost[scratch.units[number]] = IMPOSSIBLE
+    return done
 
 
 @kernel

@@ -9,6 +9,7 @@ from kai_solver.actions.board.arrays import (
     BOUNDLESS,
     CAUGHT_UP,
     CHANGED,
+    CONSOLIDATE,
     HOME,
     IMPOSSIBLE,
     LEFT,
@@ -30,6 +31,7 @@ from kai_solver.actions.board.room import (
     empty,
     fill,
     free_devices,
+    give_zones,
     note,
     room_at,
     shift,
@@ -140,7 +142,46 @@ def suffices(arrays: Arrays, shape: int, node: int) -> bool:
             have += units.request[picks[at], resource]
         if have < asked:
             return False
-    return True
+    return bool(arrays.zones.row[node] == NONE or zones_suffice(arrays, shape, node))
+
+
+@kernel
+def zones_suffice(arrays: Arrays, shape: int, node: int) -> bool:
+    """Whether the compartments of ``node`` take a pod of ``shape`` once the picks have left."""
+    zones = arrays.zones
+    row = zones.row[node]
+    width, count = zones.width[shape, row], zones.later.shape[1]
+    if width == 0:
+        return True
+    fits_all = True
+    for resource in range(zones.aware.shape[1]):
+        asked = zones.asked[shape, resource]
+        if asked > 0 and zones.aware[row, resource]:
+            free = 0
+            for zone in range(count):
+                free += zone_left(arrays, row, zone, resource)
+            fits_all = fits_all and free >= asked
+    if width > 1 or not fits_all:
+        return fits_all
+    for zone in range(count):
+        fits = True
+        for resource in range(zones.aware.shape[1]):
+            asked = zones.asked[shape, resource]
+            if asked > 0 and zones.aware[row, resource]:
+                fits = fits and zone_left(arrays, row, zone, resource) >= asked
+        if fits:
+            return True
+    return False
+
+
+@kernel
+def zone_left(arrays: Arrays, row: int, zone: int, resource: int) -> int:
+    """What is free of a compartment later, once the picks have left."""
+    picks, zones = arrays.scratch.picks, arrays.zones
+    free: int = zones.later[row, zone, resource]
+    for at in range(1, picks[0] + 1):
+        free += zones.held[picks[at], zone, resource]
+    return max(0, free)
 
 
 @kernel
@@ -350,6 +391,8 @@ def shift_unit(arrays: Arrays, unit: int, sign: int) -> None:
             nodes.later[node, resource] += sign * units.request[row, resource]
         if units.whole[row]:
             free_devices(arrays, node, sign * units.whole[row])
+        if arrays.zones.row[node] != NONE:
+            give_zones(arrays.zones, node, False, arrays.zones.held, row, sign)
         count_block(nodes, node)
         note(arrays, node)
 
@@ -369,6 +412,12 @@ def fits_back(arrays: Arrays, unit: int) -> bool:
             held = units.request[row, resource]
             if resource != nodes.gpu and held > 0 and nodes.later[node, resource] < held:
                 return False
+        zones, at = arrays.zones, arrays.zones.row[node]
+        for zone in range(zones.later.shape[1] if at != NONE else 0):
+            for resource in range(zones.aware.shape[1]):
+                held = zones.held[row, zone, resource]
+                if held > 0 and zones.later[at, zone, resource] < held:
+                    return False
     return True
 
 
@@ -382,9 +431,12 @@ def update_costs(arrays: Arrays, shape: int, unit: int, below: int) -> None:
 
 
 @kernel
-def list_moved(arrays: Arrays, unit: int, nodes: IntArray, at: int) -> None:
-    """The pods of ``unit`` are on ``nodes`` from ``at`` on: list a row for each node, and leave the others empty."""
-    units, shapes = arrays.units, arrays.shapes
+def list_moved(arrays: Arrays, unit: int, nodes: IntArray, takes: IntArray, at: int) -> None:
+    """The pods of ``unit`` are on ``nodes`` from ``at`` on: list a row for each node, and leave the others empty.
+
+    ``takes``: what they took of compartments, from ``at`` on.
+    """
+    units, shapes, held = arrays.units, arrays.shapes, arrays.zones.held
     first, last, shape = units.first_moved[unit], units.first_moved[unit + 1], units.shape[unit]
     for row in range(first, last):
         if units.is_listed[unit] and units.node[row] != NONE:
@@ -397,12 +449,18 @@ def list_moved(arrays: Arrays, unit: int, nodes: IntArray, at: int) -> None:
         if own == row:
             units.whole[row] = 0
             units.request[row, :] = 0
+            if arrays.zones.row[node] != NONE:
+                held[row] = 0
             units.node[row], units.after[row], units.head[node] = node, units.head[node], row
         else:
             units.node[row] = NONE
         units.whole[own] += shapes.devices[shape]
         for resource in range(shapes.request.shape[1]):
             units.request[own, resource] += shapes.request[shape, resource]
+        if arrays.zones.row[node] != NONE:
+            for zone in range(held.shape[1]):
+                for resource in range(held.shape[2]):
+                    held[own, zone, resource] += takes[at + row - first, zone, resource]
     units.is_listed[unit] = True
 
 
@@ -469,7 +527,7 @@ def domain_cost(arrays: Arrays, shape: int, count: int, level: int, domain: int)
         best, least = NONE, IMPOSSIBLE
         for at in range(first, last):
             node = domains.nodes[level, at]
-            cost = 0.0 if room_at(nodes, arrays.shapes, shape, node) > 0 else scratch.cost[node]
+            cost = 0.0 if room_at(arrays, shape, node) > 0 else scratch.cost[node]
             is_next = cost > before or (cost == before and node > before_node)
             if is_next and cost < least:
                 best, least = node, cost
@@ -525,13 +583,13 @@ def make_room_in(arrays: Arrays, gang: int, action: int, below: int, frugal: boo
             if node == NONE:
                 break
         record.node[first + placed], record.is_now[first + placed] = node, False
-        shift(arrays, node, shape, -1, False)
+        shift(arrays, node, shape, -1, False, arrays.zones.placed, first + placed)
         set_cost(arrays, node, cost_at(arrays, shape, node, below))
         placed += 1
     moves = record.numbers[MOVES]
     done = placed == count
     if done:
-        settle(arrays, taken)
+        settle(arrays, taken, arrays.may_move or action == CONSOLIDATE)
         done = is_allowed(arrays, gang, action, taken)
     if done:
         record.numbers[PODS] += count
@@ -611,8 +669,8 @@ def spend_again(arrays: Arrays, taken: int) -> None:
 
 
 @kernel
-def settle(arrays: Arrays, taken: int) -> None:
-    """Let units that left stay where there is still room, the dearest first; then move what can.
+def settle(arrays: Arrays, taken: int, may_move: bool) -> None:
+    """Let units that left stay where there is still room, the dearest first; then move what can, if they may.
 
     The units of the turn are then in this order, in which the record has the places of those that moved.
     """
@@ -628,10 +686,10 @@ def settle(arrays: Arrays, taken: int) -> None:
         if fits_back(arrays, unit):
             shift_unit(arrays, unit, -1)
             units.where[unit] = MOVED if scratch.was_moved[unit] else HOME
-    for number in range(taken if arrays.may_move else 0):
+    for number in range(taken if may_move else 0):
         unit = scratch.order[number]
-        may_move = units.movable[unit] and not scratch.was_moved[unit]
-        if units.where[unit] == LEFT and may_move and move(arrays, unit):
+        is_movable = units.movable[unit] and not scratch.was_moved[unit]
+        if units.where[unit] == LEFT and is_movable and move(arrays, unit):
             units.where[unit] = MOVED
     for number in range(taken):
         scratch.units[number] = scratch.order[number]
@@ -653,20 +711,23 @@ def move(arrays: Arrays, unit: int) -> bool:
         domain = tightest(arrays, shape, count, level)
         if domain == NONE:
             return False
-    done = fill(arrays, shape, count, level, domain, record.moved, first, True)
+    takes = arrays.zones.moved
+    done = fill(arrays, shape, count, level, domain, record.moved, takes, first, True)
     if done < count:
-        empty(arrays, shape, done, record.moved, first, True)
+        empty(arrays, shape, done, record.moved, takes, first, True)
         return False
-    list_moved(arrays, unit, record.moved, first)
+    list_moved(arrays, unit, record.moved, takes, first)
     record.numbers[MOVES] += count
     return True
 
 
 @kernel
 def is_allowed(arrays: Arrays, gang: int, action: int, taken: int) -> bool:
-    """Limits and quotas with the victims gone, and what reclaim checks itself."""
+    """Limits and quotas with the victims gone, and what reclaim and consolidation check themselves."""
     units, scratch, queues = arrays.units, arrays.scratch, arrays.queues
     if action == RECLAIM and not accepts(arrays, gang, taken):
+        return False
+    if action == CONSOLIDATE and not all_moved(arrays, taken):
         return False
     for number in range(taken):
         unit = scratch.units[number]
@@ -681,17 +742,29 @@ def is_allowed(arrays: Arrays, gang: int, action: int, taken: int) -> bool:
 
 
 @kernel
+def all_moved(arrays: Arrays, taken: int) -> bool:
+    """Whether all of the turn's units have a place, and not more moved than consolidation may move for one gang."""
+    moved = 0
+    for number in range(taken):
+        unit = arrays.scratch.units[number]
+        if arrays.units.where[unit] == LEFT:
+            return False
+        moved += arrays.units.where[unit] == MOVED and not arrays.scratch.was_moved[unit]
+    return bool(moved <= arrays.most_moved)
+
+
+@kernel
 def take_back(arrays: Arrays, shape: int, first: int, placed: int, taken: int, moves: int) -> None:
     """Undo what a turn did: places, moves, and units that left."""
     units, scratch, record = arrays.units, arrays.scratch, arrays.record
     for at in range(first, first + placed):
-        shift(arrays, record.node[at], shape, +1, False)
+        shift(arrays, record.node[at], shape, +1, False, arrays.zones.placed, at)
     at = moves
     for number in range(taken):
         unit = scratch.units[number]
         stayed = units.where[unit] == (MOVED if scratch.was_moved[unit] else HOME)
         if units.where[unit] == MOVED and not scratch.was_moved[unit]:
-            empty(arrays, units.shape[unit], units.pods[unit], record.moved, at, True)
+            empty(arrays, units.shape[unit], units.pods[unit], record.moved, arrays.zones.moved, at, True)
             at += units.pods[unit]
         if not stayed:
             shift_unit(arrays, unit, -1)

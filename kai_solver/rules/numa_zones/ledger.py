@@ -8,11 +8,12 @@ from numpy.typing import NDArray
 from kai_solver.errors import InternalError
 from kai_solver.planstate.victims import VictimPool
 from kai_solver.problem import Problem
-from kai_solver.problem.rules import Ledger
+from kai_solver.problem.rules import Compartments, Ledger
 from kai_solver.rules.numa_zones.alignment import NAME, Alignment, alignment_in
 from kai_solver.rules.numa_zones.clearing import ZoneClearing
 from kai_solver.rules.numa_zones.table import MANY, ZoneTable, ZoneTake
 from kai_solver.rules.numa_zones.words import NOT_ALIGNED
+from kai_solver.units import Vector
 
 IntArray = NDArray[np.int64]
 BoolArray = NDArray[np.bool_]
@@ -77,6 +78,25 @@ class ZoneLedger(Ledger):
         later[at] = np.minimum(later[at], self.table.counts(alignment, rows, self.future, most))
         present = np.minimum(self.idle, self.future)
         now[at] = np.minimum(now[at], self.table.counts(alignment, rows, present, np.minimum(now[at], most)))
+
+    def compartments(self) -> Compartments:
+        """The zones."""
+        return Compartments(self.table.row_of, self.table.aware, self.idle, self.future)
+
+    def in_compartments(self, shape: int, /) -> tuple[Sequence[int], IntArray] | None:
+        """Where each pod is one request, the same on all nodes with zones, that takes one zone or all of them."""
+        alignment, table = self._alignments[shape], self.table
+        width = np.zeros(len(table.nodes), dtype=np.int64)
+        if alignment is None:
+            return (0,) * table.schema.size, width
+        widths, asked = table.widths(alignment), set[Vector]()
+        for row in np.flatnonzero(self._shapes.mask(shape)[table.nodes] & table.binding).tolist():
+            together = widths.together[row]
+            if len(together) != 1 or widths.before[row] or together[0] not in (0, 1, len(table.names[row])):
+                return None
+            width[row] = together[0]
+            asked.update(alignment.units(by_container=table.by_container[row]) if together[0] else ())
+        return (asked.pop() if asked else (0,) * table.schema.size, width) if len(asked) < 2 else None
 
     def score(self, shape: int, nodes: IntArray, /) -> IntArray | None:
         """100 by the zones that one more pod would lie in; 0 where it is not aligned."""
