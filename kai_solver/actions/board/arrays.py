@@ -393,8 +393,8 @@ class Scratch(NamedTuple):
 class Arrays(NamedTuple):
     """All of the above.
 
-    ``multiplier``: of saturation. ``may_move``: whether what must leave for good may go elsewhere. ``most_moved``: units
-    that consolidation may move for one gang.
+    ``multiplier``: of saturation. ``may_move``: whether victims may go elsewhere. ``most_moved``: units that
+    consolidation may move for one gang.
     """
 
     nodes: Nodes

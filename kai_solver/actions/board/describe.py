@@ -1,6 +1,6 @@
 """The arrays of a working state, and how they catch up with it after a turn that they did not take."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from itertools import chain
 
 import numpy as np
@@ -472,7 +472,7 @@ class Board:
         """From now on the units of ``pool`` may leave and move."""
         if self._pool is pool:
             return
-        self._pool = pool
+        self._pool, self._prices_moves = pool, False
         units = self._unit_arrays(pool)
         # Shapes and levels of units may be new.
         self.arrays = self._made(self.arrays.gangs, units)
@@ -482,26 +482,19 @@ class Board:
     def _unit_arrays(self, pool: VictimPool) -> Units:
         problem, rows = self.problem, pool.origins
         size = len(pool.units)
-        self._first_pod = np.fromiter((unit.pods[0] for unit in pool.units), dtype=np.int64, count=size)
-        shape, level, sizes = (np.zeros(size, dtype=np.int64) for _ in range(3))
-        movable = pool.may_move & ~pool.is_elastic
-        plainness, pod_shape = self.plainness, problem.pod_shape
-        base = ~pool.is_elastic
-        ruled, related = problem.ruled, problem.related
-        for unit in pool.units:
-            number, gang = unit.index, problem.gangs[unit.gang]
-            sizes[number] = len(unit.pods)
-            shape[number] = row = plainness.shape(pod_shape[unit.pods[0]])
-            if len(unit.pods) > 1 and any(plainness.shape(pod_shape[pod]) != row for pod in unit.pods):
-                shape[number] = NONE
-            asked = plainness.level(gang) if len(gang.leaves) == 1 else None
-            level[number] = NONE if asked is None else asked
-            if shape[number] == NONE or asked is None or gang.family >= 0 or not is_flat(gang):
-                movable[number] = False
-            if related and not related.isdisjoint(unit.pods):
-                movable[number] = False
-            if ruled and not ruled.isdisjoint(unit.pods):
-                base[number] = False
+        sizes = np.fromiter((len(unit.pods) for unit in pool.units), dtype=np.int64, count=size)
+        pods = np.fromiter(chain.from_iterable(unit.pods for unit in pool.units), dtype=np.int64)
+        starts = np.cumsum(sizes) - sizes
+        self._first_pod = pods[starts]
+        shape = self._shape_rows(pods)
+        is_uniform = np.maximum.reduceat(shape, starts) == np.minimum.reduceat(shape, starts)
+        shape = np.where(is_uniform, shape[starts], NONE)
+        asked = [self._level_of(problem.gangs[unit.gang]) for unit in pool.units]
+        level = np.array([NONE if one is None else one for one in asked], dtype=np.int64)
+        may_go = np.array([one is not None for one in asked], dtype=np.bool_)
+        movable = pool.may_move & ~pool.is_elastic & may_go & (shape != NONE)
+        movable &= ~np.logical_or.reduceat(self._is_among(pods, problem.related), starts)
+        base = ~(pool.is_elastic | np.logical_or.reduceat(self._is_among(pods, problem.ruled), starts))
         if pool.releases.held is not None:
             base[:] = False
         shares = np.array([rows.shared_unit, rows.shared_node, rows.shared_device])
@@ -541,6 +534,24 @@ class Board:
             after=np.full(own + len(more), NONE, dtype=np.int64),
             is_listed=np.zeros(size, dtype=np.bool_),
         )
+
+    def _shape_rows(self, pods: IntArray) -> IntArray:
+        """(K,) of pods, the row of their shape; `NONE` where the arrays cannot say it."""
+        shapes, at = np.unique(np.array(self.problem.pod_shape, dtype=np.int64)[pods], return_inverse=True)
+        rows = np.array([self.plainness.shape(shape) for shape in shapes.tolist()], dtype=np.int64)
+        found: IntArray = rows[at.reshape(-1)]
+        return found
+
+    def _level_of(self, gang: GangShape) -> int | None:
+        """Row of the level of which one domain holds all pods of a gang that runs; None where arrays cannot say it."""
+        is_sayable = len(gang.leaves) == 1 and gang.family < 0 and is_flat(gang)
+        return self.plainness.level(gang) if is_sayable else None
+
+    def _is_among(self, pods: IntArray, marked: Collection[int]) -> BoolArray:
+        """(K,) which of ``pods`` are ``marked``."""
+        found = np.zeros(len(self.problem.pods), dtype=np.bool_)
+        found[list(marked)] = True
+        return found[pods]
 
     def price(self, *, moves: bool) -> None:
         """What units cost from now on: if they leave, or in ``moves`` if they go elsewhere.
