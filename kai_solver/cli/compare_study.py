@@ -13,6 +13,7 @@ from kai_solver.cli.documents import deliver, document
 from kai_solver.cli.exits import Exit, complain
 from kai_solver.cli.inputs import parse_budget_s
 from kai_solver.cli.interrupt import stopping_on_interrupt
+from kai_solver.cli.options import check_versions_option
 from kai_solver.errors import InputError
 from kai_solver.lab.runs import (
     KUBE_DEFAULT,
@@ -100,9 +101,7 @@ def read_asked(
     if scheduler is not None and at_once > 1:
         cure = "Leave it out: a worker does as many runs at a time as it has threads"
         raise InputError("does not go with --scheduler", field="--at-once", cure=cure)
-    if any_versions and scheduler is None:
-        cure = "Leave it out, or write --scheduler ADDRESS as well"
-        raise InputError("says nothing about this machine", field="--allow-other-versions", cure=cure)
+    check_versions_option(scheduler, any_versions=any_versions)
     return Asked(
         folder=folder,
         paths=paths,
