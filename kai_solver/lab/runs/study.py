@@ -98,6 +98,11 @@ class Study:
             self._integrated = with_integrals(tuple(self._records.values()), self._improvements)
         return self._integrated
 
+    def in_asked_order(self) -> tuple[RunRecord, ...]:
+        """Runs that ended as they were asked for, so that the first model is the first one that was named."""
+        order = {task.run: number for number, task in enumerate(tasks_of(self.definition))}
+        return tuple(sorted(self.records, key=lambda record: order.get(record.run, len(order))))
+
     @property
     def ended(self) -> frozenset[str]:
         """Keys of runs that need not be done again: all that ended, but for those whose worker was lost."""
