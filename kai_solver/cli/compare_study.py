@@ -297,7 +297,7 @@ _ROWS: tuple[tuple[str, Callable[[ModelFigures], str]], ...] = (
     ("stages proven best", lambda one: "" if one.proven_stages is None else f"{one.proven_stages:.0%}"),
     ("seconds to decide, median", lambda one: "" if one.decide_s is None else f"{one.decide_s:.2f}"),
     ("CPU seconds of a run, median", lambda one: "" if one.cpu_s is None else f"{one.cpu_s:.2f}"),
-    ("MiB of the largest run", lambda one: f"{one.peak_mib:,.0f}"),
+    ("MiB of the largest run", lambda one: "" if one.peak_mib is None else f"{one.peak_mib:,.0f}"),
 )
 
 

