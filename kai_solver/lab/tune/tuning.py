@@ -26,6 +26,7 @@ import orjson
 from kai_solver.domain import SolverModel
 from kai_solver.errors import InputError, printable
 from kai_solver.errors.extras import check_package
+from kai_solver.instances_io.output import replacing
 from kai_solver.lab.runs import (
     DaskCluster,
     Definition,
@@ -38,6 +39,7 @@ from kai_solver.lab.runs import (
     execute,
     task_of,
 )
+from kai_solver.lab.runs.kept import written
 from kai_solver.lab.runs.machine import cores, revision, versions
 from kai_solver.lab.runs.paired import check_scipy
 from kai_solver.lab.runs.scoring import best_values, score
@@ -145,9 +147,8 @@ def _own(folder: Path, space: Space) -> None:
             cure = "Name another folder, or undo what was changed in the search space, its model or its instances"
             raise InputError("is a study of another search space", file=str(folder), cure=cure)
         return
-    partial = path.with_name(f"{path.name}.part")
-    partial.write_bytes(said)
-    partial.replace(path)
+    with written(folder), replacing(path) as partial:
+        partial.write_bytes(said)
 
 
 @contextmanager
@@ -510,13 +511,9 @@ class _Tuning:
             (VERDICT, orjson.dumps(verdict.document(), option=orjson.OPT_INDENT_2)),
             (TEXT, verdict_text(verdict).encode()),
         ):
-            try:
-                partial = folder / f"{name}.part"
+            cure = "Make room and run the same command again: nothing is measured twice"
+            with written(folder / name, cure), replacing(folder / name) as partial:
                 partial.write_bytes(content)
-                partial.replace(folder / name)
-            except OSError as error:
-                cure = "Make room and run the same command again: nothing is measured twice"
-                raise InputError(f"cannot be written: {error.strerror}", file=str(folder / name), cure=cure) from None
 
 
 @contextmanager
