@@ -48,6 +48,7 @@ def test_a_run_measures_what_its_row_says() -> None:
 
 
 def test_a_run_beyond_its_time_is_ended_and_can_be_replayed(tmp_path: Path) -> None:
+    execute(_task())  # the instance is read by now, so that the limit is the run's
     outcome = execute(_task(limits=Limits(wall_s=0.02)))
     assert outcome.record.status == "out_of_time"
     assert outcome.bundle is not None

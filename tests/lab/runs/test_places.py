@@ -217,6 +217,7 @@ def test_a_run_that_fails_names_paths_of_this_machine(tmp_path: Path) -> None:
     assert second.source == str(scenario)
     replay = (tmp_path / "study" / "failed" / second.run / "replay.txt").read_text()
     assert replay.startswith(f"kai-solver simulate {scenario} ")
+    assert "--budget 1" in replay
 
 
 def test_a_stopped_study_ends_its_runs_on_the_workers_and_goes_on_later(three: Workers, tmp_path: Path) -> None:
