@@ -92,10 +92,14 @@ _INTEGRAL = "primal integral"
 def _said(found: Sequence[Comparison]) -> list[str]:
     """A sentence for each model on its plans, and one on its primal integrals."""
     return [
-        f"{one.model}: {plan_sentence(one)}" if one.figure == PLAN else _integral_sentence(one)
+        f"{one.model}: {_inside(plan_sentence(one))}" if one.figure == PLAN else _integral_sentence(one)
         for one in found
         if one.figure in (PLAN, _INTEGRAL)
     ]
+
+
+def _inside(sentence: str) -> str:
+    return sentence[0].lower() + sentence[1:]
 
 
 def _integral_sentence(one: Comparison) -> str:

@@ -45,7 +45,7 @@ def test_a_study_says_which_model_is_better(tmp_path: Path) -> None:
     report = build_report([a_study(tmp_path / "study")])
     [section] = report.sections
     assert section.verdicts[0].startswith("16 runs of 2 models on 8 instances with 1 seed: 0 failed, 8 ended")
-    assert section.verdicts[1].startswith("default: Plans, by the stages in order: 8 better, 0 same, 0 worse")
+    assert section.verdicts[1].startswith("default: plans, by the stages in order: 8 better, 0 same, 0 worse")
     assert section.verdicts[2].startswith("default is better than greedy-only")
     # Plans and integrals differ: two tests of p = 2/256, corrected for both.
     assert "p = 0.0156" in section.verdicts[2]
