@@ -43,7 +43,7 @@ def _cells(row: Row) -> tuple[str, ...]:
         f"{row.decide_s * 1000:,.0f} ms",
         f"{row.ratio:.2f} x" if row.ratio is not None else "",
         f"{row.cold_s * 1000:,.0f} ms" if row.cold_s is not None else "",
-        f"{row.memory_mib:,.0f} MiB",
+        "" if row.memory_mib is None else f"{row.memory_mib:,.0f} MiB",
         f"{row.placed:,}" + (f" (+{row.partly} partly)" if row.partly else ""),
         f"{row.evicted:,}",
         f"{row.moved:,}",

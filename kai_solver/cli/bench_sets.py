@@ -39,6 +39,7 @@ from kai_solver.lab.bench import (
     with_blocks,
     with_figures,
 )
+from kai_solver.lab.bench.compare import cpu_s, peak_mib
 from kai_solver.lab.bench.course import course, draw
 
 PHASES = ("build", "presolve", "first", "best", "proof", "check")
@@ -185,8 +186,12 @@ def print_phases(runs: Sequence[Run]) -> None:
         phases = [_ms(median(run.phase_s(phase) or 0.0 for run in group)) for phase in PHASES]
         name = short_name(key.instance) + (f" seed {key.draw}" if key.draw != 1 else "")
         head = (name, key.model, f"{key.budget_s:g} s", _ms(group[0].record.read_s))
-        cpu_s = median(run.record.cpu_s for run in group)
-        tail = (_ms(figure_of("cold", group)), _ms(figure_of("decide", group)), _ms(cpu_s), _mib(group))
+        tail = (
+            _ms(figure_of("cold", group)),
+            _ms(figure_of("decide", group)),
+            _ms(cpu_s(group)),
+            _mib(peak_mib(group)),
+        )
         rows.append((*head, *phases, *tail))
     console.print(table(COLUMNS, rows, right=COLUMNS[2:]))
 
@@ -195,8 +200,8 @@ def _ms(seconds: float | None) -> str:
     return "" if seconds is None else f"{seconds * 1000:,.0f}"
 
 
-def _mib(group: Sequence[Run]) -> str:
-    return f"{max(run.record.peak_mib for run in group):,.0f}"
+def _mib(mib: float | None) -> str:
+    return "" if mib is None else f"{mib:,.0f}"
 
 
 def _print_verdicts(console: Console, found: Sequence[Verdict]) -> None:

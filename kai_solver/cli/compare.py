@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from kai_solver.cli.exits import Exit, complain, guarded
-from kai_solver.cli.options import AsJson, Budget, Full, InputLimit, Output, Quiet
+from kai_solver.cli.options import AnyVersions, AsJson, Budget, Full, InputLimit, Output, Quiet
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -62,12 +62,6 @@ Scheduler = Annotated[
     str | None,
     typer.Option(
         "--scheduler", metavar="ADDRESS", help="With --study: do the runs on the Dask cluster at tcp://HOST:PORT."
-    ),
-]
-AnyVersions = Annotated[
-    bool,
-    typer.Option(
-        "--allow-other-versions", help="With --scheduler: workers may have other versions of what runs are done with."
     ),
 ]
 LimitMemory = Annotated[

@@ -13,6 +13,7 @@ from kai_solver.cli.documents import deliver, document
 from kai_solver.cli.exits import Exit, complain
 from kai_solver.cli.inputs import parse_budget_s
 from kai_solver.cli.interrupt import stopping_on_interrupt
+from kai_solver.cli.options import check_versions_option
 from kai_solver.errors import InputError
 from kai_solver.lab.runs import (
     KUBE_DEFAULT,
@@ -32,8 +33,9 @@ from kai_solver.lab.runs import (
     tasks_of,
 )
 from kai_solver.lab.runs.frames import check_polars
-from kai_solver.lab.runs.paired import FEWEST, check_scipy
+from kai_solver.lab.runs.paired import check_scipy
 from kai_solver.lab.runs.task import ClockKind
+from kai_solver.lab.runs.verdicts import COLUMNS, cells, how_tested, plan_sentence
 from kai_solver.library.sources import sources_of
 from kai_solver.modelfiles import load_model
 from kai_solver.units import parse_duration_s, parse_quantity
@@ -100,9 +102,7 @@ def read_asked(
     if scheduler is not None and at_once > 1:
         cure = "Leave it out: a worker does as many runs at a time as it has threads"
         raise InputError("does not go with --scheduler", field="--at-once", cure=cure)
-    if any_versions and scheduler is None:
-        cure = "Leave it out, or write --scheduler ADDRESS as well"
-        raise InputError("says nothing about this machine", field="--allow-other-versions", cure=cure)
+    check_versions_option(scheduler, any_versions=any_versions)
     return Asked(
         folder=folder,
         paths=paths,
@@ -240,7 +240,7 @@ def _duration(seconds: float) -> str:
 
 
 def _report(study: Study, missing: int, output: Path | None, *, as_json: bool, full: bool) -> None:
-    records = _in_asked_order(study)
+    records = study.in_asked_order()
     figures = model_figures(records)
     found = comparisons(records, figures[0].model) if figures else ()
     failed = [record for record in records if record.status != "ok"]
@@ -260,12 +260,6 @@ def _report(study: Study, missing: int, output: Path | None, *, as_json: bool, f
         _print_failed(study, failed, full=full)
 
 
-def _in_asked_order(study: Study) -> list[RunRecord]:
-    """Runs in the order in which they were asked for, so that the first model is the first one that was named."""
-    order = {task.run: number for number, task in enumerate(tasks_of(study.definition))}
-    return sorted(study.records, key=lambda record: order.get(record.run, len(order)))
-
-
 def _print(
     study: Study,
     records: Sequence[RunRecord],
@@ -282,9 +276,10 @@ def _print(
     for model in dict.fromkeys(one.model for one in found):
         rows = [one for one in found if one.model == model]
         heading(console, f"{model} against {rows[0].against}", _note(rows))
-        cells = [_cells(one) for one in rows if one.figure != PLAN]
-        line(console, next((_plans(one) for one in rows if one.figure == PLAN), ""))
-        console.print(table(_COLUMNS, cells, right=_COLUMNS[1:-1]))
+        line(console, next((plan_sentence(one) for one in rows if one.figure == PLAN), ""))
+        console.print(table(COLUMNS, [cells(one) for one in rows if one.figure != PLAN], right=COLUMNS[1:-1]))
+    if found:
+        line(console, how_tested(found), "dim")
     if any(record.is_shared for record in records):
         line(console, "Runs were done at the same time: their wall times disturb each other.", "dim")
     line(console, f"Tables are in {study.folder}")
@@ -302,42 +297,12 @@ _ROWS: tuple[tuple[str, Callable[[ModelFigures], str]], ...] = (
     ("stages proven best", lambda one: "" if one.proven_stages is None else f"{one.proven_stages:.0%}"),
     ("seconds to decide, median", lambda one: "" if one.decide_s is None else f"{one.decide_s:.2f}"),
     ("CPU seconds of a run, median", lambda one: "" if one.cpu_s is None else f"{one.cpu_s:.2f}"),
-    ("MiB of the largest run", lambda one: f"{one.peak_mib:,.0f}"),
+    ("MiB of the largest run", lambda one: "" if one.peak_mib is None else f"{one.peak_mib:,.0f}"),
 )
-_COLUMNS = ("", "median", "other", "difference", "95% interval", "less in", "more in", "p", "verdict")
 
 
 def _note(rows: Sequence[Comparison]) -> str:
-    pairs = max(one.difference.pairs for one in rows)
-    return f"{counted(pairs, 'pair')}; Wilcoxon's test, interval by bootstrap; less is better"
-
-
-def _cells(one: Comparison) -> tuple[str, ...]:
-    found = one.difference
-    interval = "" if found.low is None or found.high is None else f"{found.low:+,.4g} to {found.high:+,.4g}"
-    return (
-        one.figure,
-        "" if one.value is None else f"{one.value:,.4g}",
-        "" if one.other is None else f"{one.other:,.4g}",
-        "" if found.median is None else f"{found.median:+,.4g}",
-        interval,
-        f"{found.less:,}",
-        f"{found.more:,}",
-        "" if found.p is None else f"{found.p:.2g}",
-        found.verdict,
-    )
-
-
-def _plans(one: Comparison) -> str:
-    found = one.difference
-    same = found.pairs - found.less - found.more
-    said = {
-        "less": f"{one.model} plans better",
-        "more": f"{one.model} plans worse",
-        "no difference": "no difference is shown",
-        "too few pairs": f"too few pairs that differ to tell ({FEWEST} are needed)",
-    }[found.verdict]
-    return f"Plans, by the stages in order: {found.less:,} better, {same:,} same, {found.more:,} worse: {said}."
+    return f"{counted(max(one.difference.pairs for one in rows), 'pair')}; less is better"
 
 
 def _print_failed(study: Study, failed: Sequence[RunRecord], *, full: bool) -> None:

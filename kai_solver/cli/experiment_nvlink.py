@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from kai_solver.lab.experiments.fleet import FleetRun, FleetSpec
+    from kai_solver.lab.runs import Outcome
 
 EVERY = "lowest,best-now,mapa,devices,joint,cycle"
 
@@ -66,6 +67,7 @@ def nvlink(
     from kai_solver.lab.experiments.pickers import check_policies
     from kai_solver.lab.experiments.rows import nvlink_outcome
     from kai_solver.lab.runs import write_runs
+    from kai_solver.lab.runs.memory import Meter
     from kai_solver.links import product_named
 
     names, known = read_words(policies, "--policies"), product_named(product)
@@ -74,16 +76,19 @@ def nvlink(
         make_folder(save)
     specs = [FleetSpec(int(seed), name, nodes, load, lives) for name in names for seed in read_seeds(seeds)]
     runs: list[FleetRun] = []
+    outcomes: list[Outcome] = []
     with stopping_on_interrupt() as stop:
         for spec in specs:
-            run = run_fleet(known, spec, stop.is_set)
+            with Meter() as meter:
+                run = run_fleet(known, spec, stop.is_set)
             if run is None:
                 break
             runs.append(run)
+            outcomes.append(nvlink_outcome(run, product, meter.spent))
             if not quiet:
                 _tell(spec, len(runs), len(specs))
     if save is not None:
-        write_runs(save, [nvlink_outcome(run, product) for run in runs])
+        write_runs(save, outcomes)
     _print(runs, names, as_json=as_json, output=output)
     if len(runs) < len(specs):
         complain(f"interrupted; {len(runs)} of {len(specs)} runs ended")

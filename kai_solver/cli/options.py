@@ -36,6 +36,21 @@ def json_place(output: Path | None) -> Path | None:
     return output
 
 
+def check_versions_option(scheduler: str | None, *, any_versions: bool) -> None:
+    """Refuse ``--allow-other-versions`` where the runs are not sent to workers.
+
+    Raises
+    ------
+    InputError
+        It is given alone.
+    """
+    if any_versions and scheduler is None:
+        from kai_solver.errors import InputError
+
+        cure = "Leave it out, or write --scheduler ADDRESS as well"
+        raise InputError("says nothing about this machine", field="--allow-other-versions", cure=cure)
+
+
 Model = Annotated[
     str,
     typer.Option(
@@ -84,6 +99,12 @@ Output = Annotated[
     ),
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")]
+AnyVersions = Annotated[
+    bool,
+    typer.Option(
+        "--allow-other-versions", help="With --scheduler: workers may have other versions of what runs are done with."
+    ),
+]
 Full = Annotated[bool, typer.Option("--full", help="Print every line. By default, long lists are cut, with counts.")]
 Verbose = Annotated[bool, typer.Option("--verbose", "-v", help="Say by which methods something is proven.")]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print the result alone: no progress, hints or remarks.")]

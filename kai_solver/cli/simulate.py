@@ -79,9 +79,13 @@ def simulate(
     make_folder(output)  # A place where nothing can be written is an error before the work.
     figures = prepare_figures(output, wanted=not no_plots)
     source = ScenarioFile(loaded.name or short_name(scenario.name), scenario, content_hash(scenario))
-    outcomes, results = _replay_all(loaded, source, models, budget_s, quiet=quiet)
-    write_tables(results, output, parquet=parquet)
-    write_runs(output, outcomes)
+
+    def keep(outcomes: "list[Outcome]", results: "list[Result]") -> None:
+        # Rows first: they are small, so that on a full disk at least they are there.
+        write_runs(output, outcomes)
+        write_tables(results, output, parquet=parquet)
+
+    outcomes, results = _replay_all(loaded, source, models, budget_s, keep, quiet=quiet)
     summaries = [summarize(result) for result in results]
     members = {"policies": [summary.document() for summary in summaries]}
     if deliver(document("simulation", members), as_json=as_json, output=None):
@@ -118,10 +122,14 @@ def _replay_all(
     source: "ScenarioFile",
     models: "dict[str, SolverModel | None]",
     budget_s: float | None,
+    keep: "Callable[[list[Outcome], list[Result]], None]",
     *,
     quiet: bool,
 ) -> "tuple[list[Outcome], list[Result]]":
-    """One policy after the other; the one that is interrupted is the last. One that failed has no result."""
+    """One policy after the other; the one that is interrupted is the last. One that failed has no result.
+
+    ``keep`` gets all that there is after each of them, so that what comes later cannot lose it.
+    """
     from kai_solver.cli.interrupt import stopping_on_interrupt
     from kai_solver.lab.runs import task_of
     from kai_solver.lab.runs.scenarios import replayed
@@ -135,6 +143,7 @@ def _replay_all(
             outcome, result = replayed(task, scenario, should_stop=stop.is_set, progress=told)
             outcomes.append(outcome)
             results += [] if result is None else [result]
+            keep(outcomes, results)
             if stop.is_set():
                 break
     return outcomes, results

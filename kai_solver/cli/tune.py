@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from kai_solver.cli.exits import Exit, complain, guarded
-from kai_solver.cli.options import AsJson, Output, Quiet
+from kai_solver.cli.options import AnyVersions, AsJson, Output, Quiet, check_versions_option
 
 if TYPE_CHECKING:
     from kai_solver.lab.tune import TuneProgress
@@ -23,14 +23,27 @@ def tune(
         int, typer.Option("--trials", metavar="N", min=1, help="Trials in all; the first is the present model.")
     ] = 50,
     at_once: Annotated[
-        int, typer.Option("--at-once", metavar="N", min=1, max=256, help="Trials at a time; the last runs are alone.")
-    ] = 1,
+        int | None,
+        typer.Option(
+            "--at-once",
+            metavar="N",
+            min=1,
+            max=256,
+            help="Trials at a time; the last runs are alone. Default: 1; with --scheduler the threads of all workers.",
+            show_default=False,
+        ),
+    ] = None,
     storage: Annotated[
         str,
         typer.Option(
             "--storage", metavar="URL", help="Database of the trials, as SQLAlchemy names it; default: in the folder."
         ),
     ] = "",
+    scheduler: Annotated[
+        str | None,
+        typer.Option("--scheduler", metavar="ADDRESS", help="Do the runs on the Dask cluster of tcp://HOST:PORT."),
+    ] = None,
+    allow_other_versions: AnyVersions = False,
     output: Output = None,
     as_json: AsJson = False,
     quiet: Quiet = False,
@@ -46,12 +59,15 @@ def tune(
     Examples:
       kai-solver tune instances/tune/default-2s.yaml --study out/default-2s --trials 30
       kai-solver tune mine.yaml --study out/mine --at-once 4 --storage postgresql+psycopg://tune@db/trials
+      kai-solver tune mine.yaml --study out/mine --scheduler tcp://head:8786
     """
     from kai_solver.cli.documents import deliver, document
     from kai_solver.cli.interrupt import stopping_on_interrupt
+    from kai_solver.lab.runs import DaskCluster
     from kai_solver.lab.tune import TuneStoppedError, read_space, verdict_text
     from kai_solver.lab.tune import tune as search
 
+    check_versions_option(scheduler, any_versions=allow_other_versions)
     asked = read_space(space)
     with stopping_on_interrupt() as stop:
         try:
@@ -61,6 +77,9 @@ def tune(
                 trials=trials,
                 at_once=at_once,
                 storage=storage,
+                cluster=None
+                if scheduler is None
+                else DaskCluster(scheduler, allows_other_versions=allow_other_versions),
                 report=(lambda _: None) if quiet else _tell,
                 should_stop=stop.is_set,
             )

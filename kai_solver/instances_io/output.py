@@ -1,5 +1,7 @@
 """Files that are written: places are looked at before the work, and contents appear in one step."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import zstandard
@@ -64,6 +66,22 @@ def reason_of(error: Exception) -> str:
     return (getattr(error, "strerror", None) or str(error)).lower()
 
 
+@contextmanager
+def replacing(path: Path) -> Iterator[Path]:
+    """Another file to write, which takes the place of ``path`` when all is in it; on an error nothing is left of it.
+
+    So a full disk, or the end of the process, leaves the file that was there before.
+    """
+    partial = path.with_name(path.name + _PARTIAL)
+    try:
+        yield partial
+        partial.replace(path)
+    except BaseException:
+        with suppress(OSError):
+            partial.unlink(missing_ok=True)
+        raise
+
+
 def write_bytes(content: bytes, path: Path) -> None:
     """Write a file in one step: a reader sees the old content or the new one.
 
@@ -74,10 +92,9 @@ def write_bytes(content: bytes, path: Path) -> None:
     """
     if path.suffix == ".zst":
         content = zstandard.ZstdCompressor(level=9).compress(content)
-    partial = path.with_name(path.name + _PARTIAL)
     try:
-        partial.write_bytes(content)
-        partial.replace(path)
+        with replacing(path) as partial:
+            partial.write_bytes(content)
     except OSError as error:
         raise InputError(
             f"cannot be written: {reason_of(error)}", file=str(path), cure="Name a writable place"

@@ -49,7 +49,10 @@ def test_the_verdict_says_so_where_too_few_pairs_differ(study: tuple[Result, Pat
     assert "fast against greedy-only 6 pairs" in words
     assert "Plans, by the stages in order:" in words
     assert "too few pairs that differ to tell (6 are needed)." in words
-    assert re.search(r"seconds to decide .* (less|more|no difference) Runs were done at the same time", words)
+    assert re.search(r"seconds to decide .* (less|more|no difference) Wilcoxon's signed-rank test", words)
+    assert re.search(
+        r"p with Holm's correction for \d tests?: .* Less is better\. Runs were done at the same time", words
+    )
 
 
 def test_the_folder_alone_goes_on_and_has_nothing_left_to_do(study: tuple[Result, Path]) -> None:

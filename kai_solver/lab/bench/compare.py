@@ -58,7 +58,7 @@ class Row:
     load_s: float
     decide_s: float
     cold_s: float | None
-    memory_mib: float
+    memory_mib: float | None
     placed: int
     partly: int
     evicted: int
@@ -81,6 +81,17 @@ def rows_of(runs: Iterable[Run], reference: str) -> tuple[Row, ...]:
     return tuple(_row(group, groups.get((instance, reference), [])) for (instance, _), group in groups.items())
 
 
+def peak_mib(group: Iterable[Run]) -> float | None:
+    """The most memory of these runs; None where it is known of none."""
+    return max((peak for run in group if (peak := run.record.peak_mib) is not None), default=None)
+
+
+def cpu_s(group: Iterable[Run]) -> float | None:
+    """The median of their CPU times; None where it is known of none."""
+    known = [seconds for run in group if (seconds := run.record.cpu_s) is not None]
+    return median(known) if known else None
+
+
 def _row(group: list[Run], reference: list[Run]) -> Row:
     middle = typical(group)
     base = typical(reference) if reference and reference[0].record.model != middle.record.model else None
@@ -96,7 +107,7 @@ def _row(group: list[Run], reference: list[Run]) -> Row:
         load_s=median(record.read_s for record in records),
         decide_s=decide_s,
         cold_s=median(cold) if cold else None,
-        memory_mib=max(record.peak_mib for record in records),
+        memory_mib=peak_mib(group),
         placed=round(median(run.measure(PLACED) or 0 for run in group)),
         partly=round(median(run.measure(PARTLY) or 0 for run in group)),
         evicted=round(median(record.evicted_pods for record in records)),

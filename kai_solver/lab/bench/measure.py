@@ -214,7 +214,7 @@ def _loaded(source: InstanceFile | Generated) -> tuple[Loaded, float]:
     return loaded, time.perf_counter() - start
 
 
-def _read_snapshot(job: Job) -> tuple[Loaded, float, float]:
+def _read_snapshot(job: Job) -> tuple[Loaded, float, float | None]:
     """The instance as it is read from a KAI snapshot, the seconds that took, and the most memory, MiB.
 
     Another process generates and writes it, so that this one holds nothing of it before.

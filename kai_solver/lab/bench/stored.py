@@ -7,7 +7,7 @@ from statistics import median
 from typing import Literal
 
 from kai_solver.errors import InputError
-from kai_solver.lab.bench.compare import Key, grouped, order, typical
+from kai_solver.lab.bench.compare import Key, cpu_s, grouped, order, peak_mib, typical
 from kai_solver.lab.bench.measure import CALIBRATION, COMMAND, PLACED, Run
 from kai_solver.lab.runs import Outcome, read_runs, write_runs
 
@@ -135,8 +135,10 @@ def _time(new: list[Run], old: list[Run]) -> _Found:
     if 1 / NOISE <= ratio <= NOISE or abs(now_s - expected_s) < LEAST_S:
         return None
     text = f"decide {now_s:.3f} s, was {then_s:.3f} s, which is {expected_s:.3f} s at today's speed ({ratio:.2f} x)"
-    now_cpu_s, then_cpu_s = (median(run.record.cpu_s for run in group) for group in (new, old))
-    return "time", ratio > 1, f"{text}; CPU time {now_cpu_s:.2f} s, was {then_cpu_s:.2f} s"
+    now_cpu_s, then_cpu_s = cpu_s(new), cpu_s(old)
+    if now_cpu_s is not None and then_cpu_s is not None:
+        text += f"; CPU time {now_cpu_s:.2f} s, was {then_cpu_s:.2f} s"
+    return "time", ratio > 1, text
 
 
 def _calibration_s(group: list[Run]) -> float:
@@ -166,7 +168,9 @@ def _open(run: Run) -> int:
 
 
 def _memory(new: list[Run], old: list[Run]) -> _Found:
-    ours, theirs = (max(run.record.peak_mib for run in group) for group in (new, old))
+    ours, theirs = peak_mib(new), peak_mib(old)
+    if ours is None or theirs is None:
+        return None
     if (ours <= theirs * MEMORY_NOISE and theirs <= ours * MEMORY_NOISE) or abs(ours - theirs) < LEAST_MIB:
         return None
     return "memory", ours > theirs, f"{ours:.0f} MiB, were {theirs:.0f} MiB"

@@ -6,6 +6,7 @@ import numpy as np
 
 from kai_solver.lab.experiments.record import Record, allocation, waited_allocation
 from kai_solver.lab.experiments.trace import Bools, Floats, Ints, Shape, Trace
+from kai_solver.lab.runs.memory import Spent
 
 SIZES = ("cpu", "share", "1", "2", "4", "8")
 """Pods by what they ask for: no GPU, a share of one, or so many whole ones."""
@@ -58,13 +59,17 @@ class Failures:
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """A run that ended."""
+    """A run that ended.
+
+    ``seconds``: wall time of its decisions. ``spent``: what it took in all, the reading of its files too.
+    """
 
     spec: RunSpec
     bins: tuple[Bin, ...]
     failures: tuple[Failures, ...]
     moved: int
     seconds: float
+    spent: Spent | None = None
 
     def allocation_at(self, arrived: int) -> float | None:
         """GPUs allocated at so much arrived, percent; None: so much did not arrive.

@@ -8,6 +8,7 @@ from pathlib import Path
 from kai_solver.lab.experiments.fleet import FleetRun
 from kai_solver.lab.experiments.report import SIZES, Run, RunSpec
 from kai_solver.lab.runs import InstanceFile, Outcome, RunRecord, task_of
+from kai_solver.lab.runs.memory import Spent
 from kai_solver.lab.runs.running import blank
 
 COMMAND = "experiment"
@@ -35,11 +36,12 @@ def openb_outcome(run: Run | FailedRun, data: Path) -> Outcome:
     measures = {"window": float(spec.window), "moves_share": spec.moves}
     measures |= {f"allocated_percent/{at}": share for at in MARKS if (share := run.allocation_at(at)) is not None}
     measures |= {f"failed_pods/{size}": run.failed(size) for size in SIZES}
-    return Outcome(replace(record, moved_pods=run.moved, solve_s=run.seconds, wall_s=run.seconds, measures=measures))
+    record = _with(replace(record, moved_pods=run.moved, solve_s=run.seconds, measures=measures), run.spent)
+    return Outcome(record)
 
 
-def nvlink_outcome(run: FleetRun, product: str) -> Outcome:
-    """The row of a run on a fleet of ``product``."""
+def nvlink_outcome(run: FleetRun, product: str, spent: Spent | None) -> Outcome:
+    """The row of a run on a fleet of ``product``, which took so much in all."""
     spec = run.spec
     measures = {
         "load": spec.load,
@@ -57,10 +59,15 @@ def nvlink_outcome(run: FleetRun, product: str) -> Outcome:
         nodes=spec.nodes,
         pods=run.pods,
         solve_s=run.seconds,
-        cpu_s=run.seconds,
         measures=measures,
     )
-    return Outcome(record)
+    return Outcome(_with(record, spent))
+
+
+def _with(record: RunRecord, spent: Spent | None) -> RunRecord:
+    if spent is None:
+        return record
+    return replace(record, wall_s=spent.wall_s, cpu_s=spent.cpu_s, peak_mib=spent.peak_mib)
 
 
 def _blank(instance: str, policy: str, seed: int, place: Path) -> RunRecord:

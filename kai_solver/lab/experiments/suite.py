@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from dataclasses import replace
 from multiprocessing import get_context
 from pathlib import Path
 from signal import SIG_IGN, SIGINT, signal
@@ -13,6 +14,7 @@ from kai_solver.lab.experiments.rows import FailedRun
 from kai_solver.lab.experiments.trace import load_trace
 from kai_solver.lab.experiments.verify import verify
 from kai_solver.lab.experiments.windows import run_windows
+from kai_solver.lab.runs.memory import Meter
 
 OURS = "ours"
 POLICIES = (OURS, *BASELINES)
@@ -66,6 +68,12 @@ def run_suite(
 
 def run_one(folder: Path, spec: RunSpec, progress: Progress, should_stop: Stop) -> Run | None:
     """Run one spec and verify its end; None where it was stopped."""
+    with Meter() as meter:
+        run = _run(folder, spec, progress, should_stop)
+    return None if run is None else replace(run, spent=meter.spent)
+
+
+def _run(folder: Path, spec: RunSpec, progress: Progress, should_stop: Stop) -> Run | None:
     trace = load_trace(folder, spec.trace, spec.seed)
 
     def tell(decided: int) -> bool:

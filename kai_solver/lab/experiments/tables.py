@@ -5,10 +5,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import astuple, fields
 from pathlib import Path
 
-from kai_solver.errors import InputError
+from kai_solver.instances_io.output import replacing
 from kai_solver.lab.experiments.report import SIZES, Bin, Failures, Run
 from kai_solver.lab.experiments.rows import MARKS, FailedRun, openb_outcome
 from kai_solver.lab.runs import RunRecord, write_runs
+from kai_solver.lab.runs.kept import written
 
 Cell = str | int | float | None
 
@@ -34,14 +35,10 @@ def write_tables(runs: Sequence[Run | FailedRun], folder: Path, data: Path) -> N
     """
     ordered = sorted(runs, key=lambda run: run.spec)
     ended = [run for run in ordered if isinstance(run, Run)]
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
+    write_runs(folder, [openb_outcome(run, data) for run in ordered])  # first: they are small, should the disk be full
+    with written(folder):
         for table in TABLES:
             _write(folder / f"{table}.csv", columns(table), rows(table, ended))
-    except OSError as error:
-        reason = error.strerror or str(error)
-        raise InputError(f"cannot be written: {reason}", file=str(folder), cure="Choose another folder") from None
-    write_runs(folder, [openb_outcome(run, data) for run in ordered])
 
 
 def columns(table: str) -> tuple[str, ...]:
@@ -74,13 +71,10 @@ def summary_of(record: RunRecord) -> tuple[Cell, ...]:
 
 
 def _write(path: Path, names: Sequence[str], values: Iterator[tuple[Cell, ...]]) -> None:
-    """Beside the old file first, so that an interruption leaves one of the two whole."""
-    fresh = path.with_suffix(".csv.new")
-    with fresh.open("w", newline="") as stream:
+    with replacing(path) as partial, partial.open("w", newline="") as stream:
         writer = csv.writer(stream, lineterminator="\n")
         writer.writerow(names)
         writer.writerows([_text(cell) for cell in row] for row in values)
-    fresh.replace(path)
 
 
 def _text(cell: Cell) -> str | int:

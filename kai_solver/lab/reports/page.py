@@ -10,6 +10,7 @@ import orjson
 
 from kai_solver.errors import InputError
 from kai_solver.errors.extras import check_package
+from kai_solver.instances_io.output import replacing
 from kai_solver.lab.reports.build import Report
 from kai_solver.lab.reports.figure import Figure, Section, Table
 from kai_solver.lab.reports.gantt import gantt_content
@@ -59,11 +60,10 @@ def write_page(report: Report, path: Path) -> None:
         It cannot be written, or plotly is not installed.
     """
     text = page_text(report)
-    partial = path.with_name(f"{path.name}.part")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        partial.write_text(text)
-        partial.replace(path)
+        with replacing(path) as partial:
+            partial.write_text(text)
     except OSError as error:
         reason = (error.strerror or str(error)).lower()
         raise InputError(f"cannot be written: {reason}", file=str(path), cure="Name a writable place") from None

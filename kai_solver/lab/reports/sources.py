@@ -62,10 +62,11 @@ class Simulation:
 
 @dataclass(frozen=True, slots=True)
 class StudyTables:
-    """A study's runs."""
+    """A study's runs, in the order in which they were asked for."""
 
     label: str
     folder: Path
+    records: tuple[RunRecord, ...]
     frames: Frames
     simulations: tuple[Simulation, ...]
 
@@ -205,8 +206,9 @@ def _summary_of(record: RunRecord) -> dict[str, Any]:
 
 def _study(folder: Path, label: str) -> StudyTables:
     study = Study.open(folder)
-    frames = study.frames()
-    if frames.runs.is_empty():
+    ordered = study.in_asked_order()
+    frames = frames_of(ordered, {record.run: study.improvements(record.run) for record in ordered})
+    if not ordered:
         cure = f"Run it: kai-solver {study.definition.command} --study {folder}"
         raise InputError("is a study without a run that ended", file=str(folder), cure=cure)
     replays: list[Simulation] = []
@@ -215,7 +217,7 @@ def _study(folder: Path, label: str) -> StudyTables:
         record = records[run]
         where = f"{label}: {record.instance}" if label else record.instance
         replays += _simulations(place, f"{where}, seed {record.seed}", [record])
-    return StudyTables(label or study.definition.command, folder, frames, tuple(replays))
+    return StudyTables(label or study.definition.command, folder, ordered, frames, tuple(replays))
 
 
 def _kept(folder: Path, label: str, kept: KeptRuns) -> StudyTables:
@@ -223,7 +225,7 @@ def _kept(folder: Path, label: str, kept: KeptRuns) -> StudyTables:
     records = with_integrals(tuple(kept.records.values()), kept.improvements)
     if not records:
         raise InputError("has no run", file=str(folder / RUNS), cure=_KINDS)
-    return StudyTables(label or records[0].command, folder, frames_of(records, kept.improvements), ())
+    return StudyTables(label or records[0].command, folder, records, frames_of(records, kept.improvements), ())
 
 
 def _tuning(folder: Path, label: str) -> Tuning:

@@ -8,9 +8,7 @@ from kai_solver.lab.reports.comparing import (
     VIRTUAL_BEST,
     Costs,
     Problem,
-    Verdict,
     cactus,
-    compare_with_first,
     cumulative,
     in_common,
     paired,
@@ -18,6 +16,8 @@ from kai_solver.lab.reports.comparing import (
 )
 from kai_solver.lab.reports.figure import Figure, Panel, Section, Series, Table, with_common_end
 from kai_solver.lab.reports.sources import StudyTables
+from kai_solver.lab.runs import PLAN, Comparison, comparisons
+from kai_solver.lab.runs.verdicts import COLUMNS, cells, how_tested, plan_sentence
 
 if TYPE_CHECKING:
     import polars as pl
@@ -33,11 +33,11 @@ def section_of(study: StudyTables) -> Section:
     models = list(dict.fromkeys(row["model"] for row in rows))
     integrals = costs_of(rows, "primal_integral")
     proofs = costs_of(rows, "proof_s")
-    verdicts = compare_with_first(integrals) if len(models) > 1 else []
+    found = comparisons(study.records, models[0])
     return Section(
         title=f"Study: {study.label}",
-        verdicts=[_counted(rows, models), *map(_said, verdicts)],
-        tables=[_by_model(rows, models), _by_family(rows, models)],
+        verdicts=[_counted(rows, models), *_said(found)],
+        tables=[*_compared(found), _by_model(rows, models), _by_family(rows, models)],
         figures=[
             _profiles(proofs, integrals),
             _cactus(proofs),
@@ -45,7 +45,7 @@ def section_of(study: StudyTables) -> Section:
             _sizes(rows, models, study.frames.stages),
             _scatter(integrals),
         ],
-        notes=_notes(rows, integrals),
+        notes=[*_tested(found), *_notes(rows, integrals)],
     )
 
 
@@ -86,19 +86,54 @@ def _plural(count: int, noun: str) -> str:
     return f"{count:,} {noun}{'' if count == 1 else 's'}"
 
 
-def _said(verdict: Verdict) -> str:
-    means = (
-        f"mean primal integral {verdict.first_mean:.4f} and {verdict.second_mean:.4f}, less on {verdict.first_wins} "
-        f"and {verdict.second_wins} of {_plural(verdict.instances, 'instance')}"
-    )
-    pair = f"{verdict.first} and {verdict.second}"
-    if verdict.p is None:
-        return f"{pair}: too few instances differ for a test ({means})."
-    test = f"{means}; signed-rank test with Holm's correction, p = {verdict.p:.3g}"
-    if verdict.better is None:
-        return f"{pair}: this study shows no difference ({test})."
-    worse = verdict.second if verdict.better == verdict.first else verdict.first
-    return f"{verdict.better} is better than {worse} ({test})."
+_INTEGRAL = "primal integral"
+
+
+def _said(found: Sequence[Comparison]) -> list[str]:
+    """A sentence for each model on its plans, and one on its primal integrals."""
+    return [
+        f"{one.model}: {_inside(plan_sentence(one))}" if one.figure == PLAN else _integral_sentence(one)
+        for one in found
+        if one.figure in (PLAN, _INTEGRAL)
+    ]
+
+
+def _inside(sentence: str) -> str:
+    return sentence[0].lower() + sentence[1:]
+
+
+def _integral_sentence(one: Comparison) -> str:
+    difference = one.difference
+    pairs = _plural(difference.pairs, "pair")
+    medians = f"median primal integral {one.value:.4f} and {one.other:.4f}, less and more in {difference.less} "
+    medians += f"and {difference.more} of {pairs}"
+    if difference.verdict == "too few pairs":
+        return f"{one.model} and {one.against}: too few pairs differ for a test ({medians})."
+    test = f"{medians}; p = {difference.p:.3g}"
+    if difference.verdict == "no difference":
+        return f"{one.model} and {one.against}: this study shows no difference ({test})."
+    better, worse = (one.model, one.against) if difference.verdict == "less" else (one.against, one.model)
+    return f"{better} is better than {worse} ({test})."
+
+
+def _compared(found: Sequence[Comparison]) -> list[Table]:
+    """What `compare --study` prints: every figure of each model against that of the first one."""
+    by_model: dict[tuple[str, str], list[Comparison]] = {}
+    for one in found:
+        by_model.setdefault((one.model, one.against), []).append(one)
+    return [
+        Table(f"{model} against {first}", COLUMNS, [cells(one) for one in mine if one.figure != PLAN])
+        for (model, first), mine in by_model.items()
+    ]
+
+
+def _tested(found: Sequence[Comparison]) -> list[str]:
+    if not found:
+        return []
+    notes = [how_tested(found)]
+    if any(one.is_by_seed for one in found):
+        notes.append("Of fewer than six instances each seed is a pair: what is said is about these instances alone.")
+    return notes
 
 
 def _notes(rows: Sequence[Row], costs: Costs) -> list[str]:

@@ -4,9 +4,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
-from kai_solver.lab.reports.comparing import LEVEL, corrected_by_holm
 from kai_solver.lab.reports.figure import Figure, Panel, Section, Series, Table
 from kai_solver.lab.reports.sources import Tuning
+from kai_solver.lab.runs.paired import LEVEL, corrected_by_holm
 from kai_solver.lab.tune.parameters import Value
 from kai_solver.lab.tune.space import ParameterDoc
 from kai_solver.lab.tune.verdict import Side, Tried, TuneVerdict, headline, side_text

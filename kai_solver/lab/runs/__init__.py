@@ -5,7 +5,7 @@ from kai_solver.lab.runs.executing import RunStoppedError, execute
 from kai_solver.lab.runs.frames import Frames, frames_of
 from kai_solver.lab.runs.kept import KeptRuns, read_runs, replay_of, write_runs
 from kai_solver.lab.runs.paired import PairedDifference, PairedVerdict, paired_difference
-from kai_solver.lab.runs.places import DaskCluster
+from kai_solver.lab.runs.places import DaskCluster, Feed
 from kai_solver.lab.runs.record import Improvement, RunRecord, StageResult, Status
 from kai_solver.lab.runs.study import Study
 from kai_solver.lab.runs.studying import Runner, Standing, check_tasks, run_study, runs_here
@@ -30,6 +30,7 @@ __all__ = [
     "Comparison",
     "DaskCluster",
     "Definition",
+    "Feed",
     "Frames",
     "Generated",
     "Improvement",

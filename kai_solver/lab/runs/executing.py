@@ -56,7 +56,7 @@ def execute(task: Task, should_stop: Callable[[], bool] = lambda: False) -> Outc
         except _GoneError as gone:
             record = blank(task, "failed", str(gone))
         except _EndedEarlyError as early:
-            record = replace(blank(task, early.status, early.error), peak_mib=early.watch.peak_mib)
+            record = replace(blank(task, early.status, early.error), peak_mib=early.watch.peak_mib or None)
             break
         except Exception as error:  # whatever goes wrong, a study goes on
             record = blank(task, "failed", _said_of(error))
@@ -122,9 +122,11 @@ def _executed(task: Task, parent: "_Parent", should_stop: Callable[[], bool]) ->
         outcome = said
     else:
         line = " ".join(error.split())
-        record = replace(known, status=status, error=line, wall_s=watch.wall_s, cpu_s=watch.cpu_s)
+        record = replace(known, status=status, error=line, wall_s=watch.wall_s, cpu_s=watch.cpu_s or None)
         outcome = Outcome(record, tuple(improvements))
-    record = replace(outcome.record, read_s=parent.read_s, peak_mib=watch.peak_mib)
+    # A run may end before it is looked at for the first time, and knows its own peak but not that of all together.
+    peak_mib = max(watch.peak_mib, outcome.record.peak_mib or 0.0) or None
+    record = replace(outcome.record, read_s=parent.read_s, peak_mib=peak_mib)
     if record.status == "ok":
         return replace(outcome, record=record)
     bundle = outcome.bundle

@@ -12,7 +12,6 @@ import contextlib
 import ctypes
 import gc
 import os
-import resource
 import select
 import signal
 import socket
@@ -30,6 +29,7 @@ from kai_solver.instances_io import Loaded
 from kai_solver.instances_io.unpack import noting_files
 from kai_solver.lab.runs.instance import read_instance
 from kai_solver.lab.runs.machine import cpu, revision, versions
+from kai_solver.lab.runs.memory import own_cpu_s, own_peak_mib
 from kai_solver.lab.runs.replaying import bundle_of
 from kai_solver.lab.runs.running import blank, decide_once, described
 from kai_solver.lab.runs.scenarios import play
@@ -210,7 +210,6 @@ def _run(channel: Connection, task: Task, held: Loaded | None) -> Outcome | Fail
     except Exception as error:  # whatever a run does, its row says so
         traceback.print_exc()
         return Failed(f"{type(error).__name__}: {error}")
-    own, children = (resource.getrusage(of) for of in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
-    cpu_s = own.ru_utime + own.ru_stime + children.ru_utime + children.ru_stime
-    record = replace(outcome.record, cpu_s=cpu_s, wall_s=time.monotonic() - start_s)
+    wall_s = time.monotonic() - start_s
+    record = replace(outcome.record, cpu_s=own_cpu_s(), wall_s=wall_s, peak_mib=own_peak_mib())
     return replace(outcome, record=record)

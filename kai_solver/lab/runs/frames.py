@@ -2,10 +2,12 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
+from io import BytesIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from kai_solver.errors.extras import check_package
+from kai_solver.instances_io.output import replacing
 from kai_solver.lab.runs.record import Improvement, RunRecord, StageResult
 
 if TYPE_CHECKING:
@@ -90,9 +92,10 @@ def write_frames(frames: Frames, folder: Path) -> list[Path]:
         frame: pl.DataFrame = getattr(frames, name)
         for ending, write in (("parquet", frame.write_parquet), ("csv", frame.write_csv)):
             path = folder / f"{name}.{ending}"
-            partial = path.with_name(f"{path.name}.part")
-            write(partial)
-            partial.replace(path)
+            content = BytesIO()  # polars' own errors of a full disk are of many kinds
+            write(content)
+            with replacing(path) as partial:
+                partial.write_bytes(content.getbuffer())
             written.append(path)
     return written
 

@@ -11,6 +11,7 @@ import orjson
 
 from kai_solver.errors import InputError
 from kai_solver.errors.extras import has_package
+from kai_solver.instances_io.output import replacing
 from kai_solver.lab.runs.frames import TABLES, frames_of, write_frames
 from kai_solver.lab.runs.record import Improvement, RunRecord, record_of
 from kai_solver.lab.runs.scoring import with_integrals
@@ -77,9 +78,8 @@ def write_runs(folder: Path, outcomes: Sequence[Outcome]) -> bool:
         folder.mkdir(parents=True, exist_ok=True)
         for old in _kept_failures(folder):
             shutil.rmtree(old)
-        partial = folder / f"{RUNS}.part"
-        partial.write_bytes(b"".join(map(line_of, outcomes)))
-        partial.replace(folder / RUNS)
+        with replacing(folder / RUNS) as partial:
+            partial.write_bytes(b"".join(map(line_of, outcomes)))
         for outcome in outcomes:
             if outcome.record.has_failed:
                 keep_failed(folder, outcome)

@@ -1,8 +1,11 @@
 """Memory and CPU time of this process and its children."""
 
 import os
+import resource
 import threading
+import time
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -14,12 +17,12 @@ _PROC = Path("/proc")
 class PeakMemory:
     """Samples resident memory while the block runs; ``peak_mib`` is the largest sum seen.
 
-    Pages that parent and child share are counted in both, so the figure is an upper estimate. 0 where there is no
+    Pages that parent and child share are counted in both, so the figure is an upper estimate. None where there is no
     ``/proc``.
     """
 
     def __init__(self) -> None:
-        self.peak_mib = 0.0
+        self.peak_mib: float | None = None
         self._done = threading.Event()
         self._thread = threading.Thread(target=self._watch, daemon=True)
 
@@ -39,7 +42,48 @@ class PeakMemory:
             self._sample()
 
     def _sample(self) -> None:
-        self.peak_mib = max(self.peak_mib, sum(resident_mib(pid) for pid in family(os.getpid())))
+        # This process has memory, so 0 is that there is no /proc.
+        self.peak_mib = max(self.peak_mib or 0.0, sum(resident_mib(pid) for pid in family(os.getpid()))) or None
+
+
+@dataclass(frozen=True, slots=True)
+class Spent:
+    """What a run in this process took: seconds by both clocks, memory of the whole process with its children."""
+
+    wall_s: float
+    cpu_s: float
+    peak_mib: float | None
+
+
+class Meter:
+    """Measures what the block takes; ``spent`` is there when it has ended."""
+
+    def __init__(self) -> None:
+        self.spent: Spent | None = None
+        self._memory = PeakMemory()
+
+    def __enter__(self) -> Self:
+        self._memory.__enter__()
+        self._start_s, self._cpu_s = time.monotonic(), own_cpu_s()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        wall_s, cpu_s = time.monotonic() - self._start_s, own_cpu_s() - self._cpu_s
+        self._memory.__exit__(kind, error, trace)
+        self.spent = Spent(wall_s, cpu_s, self._memory.peak_mib)
+
+
+def own_cpu_s() -> float:
+    """CPU seconds of this process, and of its children that have ended."""
+    both = (resource.getrusage(of) for of in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
+    return sum(of.ru_utime + of.ru_stime for of in both)
+
+
+def own_peak_mib() -> float:
+    """The most memory that this process, or one of its children that have ended, ever had resident."""
+    return max(resource.getrusage(of).ru_maxrss for of in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)) / 1024
 
 
 def family(pid: int) -> list[int]:

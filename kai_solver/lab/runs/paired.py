@@ -1,7 +1,7 @@
 """Whether a figure differs between two models, judged by the pairs of runs that share instance and seed."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
@@ -32,7 +32,8 @@ class PairedDifference:
     low, high
         95% interval of the median, by bootstrap; None with fewer than `FEWEST` pairs.
     p
-        Of Wilcoxon's signed-rank test, two-sided, pairs without a difference left out; None where it cannot be done.
+        Of Wilcoxon's signed-rank test, two-sided, pairs without a difference left out; None where it cannot be done. In
+        what `corrected` returns: with Holm's correction.
     verdict
         "less" or "more" where ``p`` is below `LEVEL`, else "no difference"; or "too few pairs".
     """
@@ -58,15 +59,13 @@ def check_scipy() -> None:
     check_package("scipy", "tests of differences need")
 
 
-def paired_difference(figures: Sequence[float], others: Sequence[float], *, tests: int = 1) -> PairedDifference:
-    """Test the difference of two figures, pair by pair.
+def paired_difference(figures: Sequence[float], others: Sequence[float]) -> PairedDifference:
+    """Test the difference of two figures, pair by pair. Of several such tests, see `corrected`.
 
     Parameters
     ----------
     figures, others
         Of the model and of the other one, in the same order of pairs.
-    tests
-        How many such tests are made of one question: ``p`` is multiplied by this (Bonferroni).
 
     Raises
     ------
@@ -80,13 +79,45 @@ def paired_difference(figures: Sequence[float], others: Sequence[float], *, test
             len(found), less, more, float(np.median(found)) if len(found) else None, None, None, None, "too few pairs"
         )
     low, high = _interval(found)
-    p = min(1.0, tests * _wilcoxon_p(found)) if less + more else 1.0
+    p = _wilcoxon_p(found) if less + more else 1.0
     verdict: PairedVerdict = "no difference"
     if less + more and less + more < FEWEST:
         verdict = "too few pairs"
     elif p < LEVEL:
         verdict = "less" if _signed_ranks(found) < 0 else "more"
     return PairedDifference(len(found), less, more, float(np.median(found)), low, high, p, verdict)
+
+
+def corrected(found: Sequence[PairedDifference]) -> list[PairedDifference]:
+    """Differences of which all verdicts are shown together, in the order given, each corrected for their number.
+
+    By Holm: where no figure differs, chance gives any "less" or "more" at all in at most `LEVEL` of the studies. Tests
+    in which too few pairs differ are not counted, since they could not find anything alone (Tarone, 1990).
+    """
+    counted = iter(corrected_by_holm([one.p for one in found if one.p is not None and is_counted(one)]))
+    return [_with(one, next(counted)) if is_counted(one) else one for one in found]
+
+
+def is_counted(one: PairedDifference) -> bool:
+    """Whether this test could find a difference alone, so that `corrected` counts it."""
+    return one.p is not None and one.less + one.more >= FEWEST
+
+
+def _with(one: PairedDifference, p: float) -> PairedDifference:
+    return replace(one, p=p, verdict=one.verdict if p < LEVEL else "no difference")
+
+
+def corrected_by_holm(ps: Sequence[float]) -> list[float]:
+    """The p-values of several tests, corrected for their number by Holm, in the order given.
+
+    scipy has the corrections of Benjamini, Hochberg and Yekutieli alone, which allow a share of false verdicts.
+    """
+    found = [0.0] * len(ps)
+    least = 0.0
+    for rank, place in enumerate(sorted(range(len(ps)), key=lambda place: ps[place])):
+        least = max(least, min(1.0, ps[place] * (len(ps) - rank)))
+        found[place] = least
+    return found
 
 
 def _wilcoxon_p(found: np.ndarray) -> float:

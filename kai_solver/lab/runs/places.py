@@ -8,6 +8,7 @@ import time
 import warnings
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
+from concurrent.futures import Future
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -16,6 +17,7 @@ from uuid import uuid4
 
 from kai_solver.errors import InputError
 from kai_solver.errors.extras import check_package
+from kai_solver.lab.runs.executing import RunStoppedError, execute
 from kai_solver.lab.runs.machine import revision, versions
 from kai_solver.lab.runs.replaying import replay_command
 from kai_solver.lab.runs.running import blank
@@ -23,7 +25,8 @@ from kai_solver.lab.runs.studying import check_tasks, runs_here, source_key
 from kai_solver.lab.runs.task import Generated, Outcome, Source, Task
 
 if TYPE_CHECKING:
-    from distributed import Client, Future
+    from distributed import Client
+    from distributed import Future as DaskFuture
 
     from kai_solver.lab.runs.remote import Introduction, Parcel
 
@@ -76,7 +79,7 @@ class DaskCluster:
         asked = list(tasks)
         if not asked:
             return
-        with _connected(self.address) as client:
+        with _connected(self.address) as client, _scheduler_errors(self.address):
             files = check_tasks(asked, should_stop=self.should_stop)
             if self.should_stop():
                 return
@@ -85,6 +88,32 @@ class DaskCluster:
             beyond = [task for task in asked if not packed.has(task.source)]
             yield from runs_here(beyond, should_stop=self.should_stop)
             yield from _Study(client, self, packed).outcomes(task for task in asked if packed.has(task.source))
+
+    @contextmanager
+    def fed(self, tasks: Iterable[Task]) -> Iterator["Feed"]:
+        """A queue of runs that are not known yet; it ends with the block.
+
+        Parameters
+        ----------
+        tasks
+            One for each instance that runs may ask for: these are read first.
+
+        Raises
+        ------
+        InputError
+            As when the runs are known.
+        RunStoppedError
+            It was asked to stop.
+        """
+        check_distributed()
+        asked = list(tasks)
+        with _connected(self.address) as client:
+            packed = _packed(asked, check_tasks(asked, should_stop=self.should_stop))
+            feed = Feed(_Study(client, self, packed))
+            try:
+                yield feed
+            finally:
+                feed.close()
 
 
 def check_distributed() -> None:
@@ -119,12 +148,19 @@ def _connected(address: str) -> Iterator["Client"]:
         raise InputError(f"no Dask scheduler answers: {said}", field=address, cure=cure) from None
     try:
         yield client
-    except (OSError, TimeoutError) as error:
-        said = f"{type(error).__name__}: {error}"
-        raise InputError(f"the Dask scheduler does not answer any more: {said}", field=address, cure=AGAIN) from error
     finally:
         with suppress(OSError, TimeoutError):
             client.close(timeout=ANSWER_S)
+
+
+@contextmanager
+def _scheduler_errors(address: str) -> Iterator[None]:
+    """Errors of a connection that worked, as ours."""
+    try:
+        yield
+    except (OSError, TimeoutError) as error:
+        said = f"{type(error).__name__}: {error}"
+        raise InputError(f"the Dask scheduler does not answer any more: {said}", field=address, cure=AGAIN) from error
 
 
 @dataclass(frozen=True, slots=True)
@@ -211,7 +247,7 @@ class _Run:
 
     task: Task
     worker: _Worker
-    future: "Future[Any]"
+    future: "DaskFuture[Any]"
     is_shared: bool
 
 
@@ -235,15 +271,21 @@ class _Study:
     sent: int = 0
     heard: threading.Event = field(default_factory=threading.Event)
 
-    def outcomes(self, tasks: Iterable[Task]) -> Generator[Outcome, None, None]:
-        """What came of each, as they come. Where the reader leaves, those under way are ended."""
+    def outcomes(
+        self, tasks: Iterable[Task], is_fed: Callable[[], bool] = lambda: False
+    ) -> Generator[Outcome, None, None]:
+        """What came of each, as they come. Where the reader leaves, those under way are ended.
+
+        ``is_fed``: more may be added to those that wait, so it does not end yet.
+        """
         self.waiting.extend(tasks)
         workers_seen_s = time.monotonic()
         try:
-            while self.waiting or self.running:
+            while self.waiting or self.running or is_fed():
                 self._look_for_workers()
                 now_s = time.monotonic()
-                workers_seen_s = now_s if self.workers else workers_seen_s
+                is_at_rest = not (self.waiting or self.running)  # nothing waits for workers then
+                workers_seen_s = now_s if self.workers or is_at_rest else workers_seen_s
                 if now_s - workers_seen_s > self.place.workers_s:
                     raise self._without_workers()
                 yield from self._lost()
@@ -409,6 +451,72 @@ class _Study:
 
         for name in contents:
             self._on([worker.address], store, self.packed.read([name]))
+
+
+class Feed:
+    """Runs on a cluster that are asked for one at a time, from any thread, while others are under way.
+
+    A thread of its own sends them and hears what came of them. What ends it, such as a scheduler that went away, is
+    raised in all threads that wait, and in all that ask later.
+    """
+
+    def __init__(self, study: _Study) -> None:
+        self._study = study
+        self._asked: dict[str, Future[Outcome]] = {}
+        self._lock = threading.Lock()
+        self._is_open = True
+        self._end: BaseException | None = None
+        self._thread = threading.Thread(target=self._work, name="kai-solver-feed", daemon=True)
+        self._thread.start()
+
+    def execute(self, task: Task) -> Outcome:
+        """Do the run on a worker, and wait for what comes of it; not twice at the same time the same run.
+
+        Raises
+        ------
+        InputError
+            The scheduler went away; there is no worker, or one with other versions.
+        RunStoppedError
+            It was asked to stop.
+        """
+        if not self._study.packed.has(task.source):
+            # What takes more than the limits to read has no files to send: its run ends here as it would there.
+            return execute(task, self._study.place.should_stop)
+        future: Future[Outcome] = Future()
+        with self._lock:
+            if self._end is not None:
+                raise self._end
+            self._asked[task.run] = future
+            self._study.waiting.append(task)
+        self._study.heard.set()
+        return future.result()
+
+    @property
+    def threads(self) -> int:
+        """Runs that the cluster does at a time, by what is known of its workers."""
+        return sum(worker.threads for worker in list(self._study.workers.values()))
+
+    def close(self) -> None:
+        """End what is under way."""
+        self._is_open = False
+        self._study.heard.set()
+        self._thread.join()
+
+    def _work(self) -> None:
+        end: BaseException = RunStoppedError()
+        try:
+            with _scheduler_errors(self._study.place.address):
+                for outcome in self._study.outcomes((), lambda: self._is_open):
+                    with self._lock:
+                        future = self._asked.pop(outcome.record.run)
+                    future.set_result(outcome)
+        except BaseException as error:  # whatever it is: threads that wait have to know
+            end = error
+        with self._lock:
+            self._end = end
+            left, self._asked = self._asked, {}
+        for future in left.values():
+            future.set_exception(end)
 
 
 _IMPORTING = ("ModuleNotFoundError(", "ImportError(", "AttributeError(")

@@ -88,11 +88,11 @@ class RunRecord:
         Mean gap to the best known plan over the budget, stages weighed in their order; 0 is best, 1 is no plan at all.
     read_s, build_s, presolve_s, solve_s, wall_s, cpu_s
         Seconds: reading the instance, building models, CP-SAT's presolve and search, the whole run by the wall clock
-        and as CPU time of all its threads and children.
+        and as CPU time of all its threads and children. ``cpu_s`` is None where it is not known.
     variables, constraints, presolved_variables, presolved_constraints
         Of the largest CP-SAT model of the run; 0 where none was built.
     peak_mib
-        Peak of the run's own memory with its children.
+        Peak of the run's own memory with its children; None where it is not known.
     is_shared
         Whether other runs used the same machine at the time: wall times are then disturbed.
     host, cpu, cores
@@ -139,12 +139,12 @@ class RunRecord:
     presolve_s: float
     solve_s: float
     wall_s: float
-    cpu_s: float
+    cpu_s: float | None
     variables: int
     constraints: int
     presolved_variables: int
     presolved_constraints: int
-    peak_mib: float
+    peak_mib: float | None
     is_shared: bool
     host: str
     cpu: str

@@ -24,6 +24,8 @@ def replay_command(task: Task, *, has_bundle: bool) -> str:
         return shlex.join(["kai-solver", "solve", BUNDLE, *options])
     if isinstance(task.source, ScenarioFile):
         options = ["--policies", KUBE_DEFAULT if task.model is None else task.model.name, "--seed", str(task.seed)]
+        if task.model is not None:
+            options += ["--budget", f"{task.budget_s:g}"]
         return shlex.join(["kai-solver", "simulate", str(task.source.path), *options])
     if isinstance(task.source, Generated):
         return shlex.join(["kai-solver", "compare", "--study", STUDY, "--retry"]) if task.command == "compare" else ""

@@ -8,6 +8,7 @@ from types import TracebackType
 from typing import Self
 
 from kai_solver.errors import InputError
+from kai_solver.instances_io.output import replacing
 from kai_solver.lab.runs.definition import Definition, definition_text, read_definition, tasks_of
 from kai_solver.lab.runs.frames import Frames, check_polars, frames_of, write_frames
 from kai_solver.lab.runs.kept import AGAIN, RUNS, keep_failed, line_of, read_runs, replay_of, written
@@ -59,9 +60,8 @@ class Study:
             raise InputError("is not empty, and no study", file=str(folder), cure="Name a new folder")
         with written(folder, _RESUMES):
             folder.mkdir(parents=True, exist_ok=True)
-            partial = path.with_name(f"{path.name}.part")
-            partial.write_text(definition_text(definition))
-            partial.replace(path)
+            with replacing(path) as partial:
+                partial.write_text(definition_text(definition))
         return cls(folder, definition)
 
     @classmethod
@@ -97,6 +97,11 @@ class Study:
         if self._integrated is None:
             self._integrated = with_integrals(tuple(self._records.values()), self._improvements)
         return self._integrated
+
+    def in_asked_order(self) -> tuple[RunRecord, ...]:
+        """Runs that ended as they were asked for, so that the first model is the first one that was named."""
+        order = {task.run: number for number, task in enumerate(tasks_of(self.definition))}
+        return tuple(sorted(self.records, key=lambda record: order.get(record.run, len(order))))
 
     @property
     def ended(self) -> frozenset[str]:

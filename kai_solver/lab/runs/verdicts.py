@@ -1,12 +1,13 @@
 """What a study says of its models: sums of each, and each against the first, pair by pair."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from statistics import fmean, median
 
-from kai_solver.lab.runs.paired import FEWEST, PairedDifference, paired_difference
+from kai_solver.lab.runs.paired import FEWEST, PairedDifference, corrected, is_counted, paired_difference
 from kai_solver.lab.runs.record import RunRecord
 from kai_solver.lab.runs.stage_order import stage_order
+from kai_solver.units.words import counted
 
 _SECONDS_PER_HOUR = 3600.0
 
@@ -26,9 +27,9 @@ class ModelFigures:
     proven_stages
         Share of the stages of all runs; None without any.
     decide_s, cpu_s
-        Medians; None without runs.
+        Medians; None without runs that have them.
     peak_mib
-        Of the largest run.
+        Of the largest run; None where it is known of none.
     """
 
     model: str
@@ -43,7 +44,7 @@ class ModelFigures:
     proven_stages: float | None
     decide_s: float | None
     cpu_s: float | None
-    peak_mib: float
+    peak_mib: float | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +57,8 @@ class Comparison:
         What is compared; see `comparisons`. Of all figures less is better.
     value, other
         Medians over the pairs, of the model and of the first one.
+    is_by_seed
+        There are fewer than `FEWEST` instances, so each seed is a pair.
     """
 
     figure: str
@@ -64,6 +67,7 @@ class Comparison:
     value: float | None
     other: float | None
     difference: PairedDifference
+    is_by_seed: bool = False
 
 
 PLAN = "plan"
@@ -90,6 +94,7 @@ def model_figures(records: Sequence[RunRecord]) -> tuple[ModelFigures, ...]:
 def _figures(model: str, every: Sequence[RunRecord]) -> ModelFigures:
     runs = [run for run in every if run.status == "ok"]
     stages = [stage.is_proven for run in runs for stage in run.stages]
+    cpu_s = [run.cpu_s for run in runs if run.cpu_s is not None]
     return ModelFigures(
         model=model,
         runs=len(every),
@@ -102,8 +107,8 @@ def _figures(model: str, every: Sequence[RunRecord]) -> ModelFigures:
         moved_pods=sum(run.moved_pods for run in runs),
         proven_stages=fmean(stages) if stages else None,
         decide_s=median(run.solve_s for run in runs) if runs else None,
-        cpu_s=median(run.cpu_s for run in runs) if runs else None,
-        peak_mib=max((run.peak_mib for run in runs), default=0.0),
+        cpu_s=median(cpu_s) if cpu_s else None,
+        peak_mib=max((run.peak_mib for run in runs if run.peak_mib is not None), default=None),
     )
 
 
@@ -111,8 +116,8 @@ def comparisons(records: Sequence[RunRecord], first: str) -> tuple[Comparison, .
     """Every other model against ``first``, figure by figure, by the runs that share instance and seed and are both ok.
 
     With `FEWEST` instances and more, the seeds of one are one pair, of their means: they are not independent. With
-    fewer, each instance and seed is a pair, and what is found is said of these instances alone. The p-values of one
-    figure are multiplied by the number of models that are compared.
+    fewer, each instance and seed is a pair, and what is found is said of these instances alone. P-values are corrected
+    for the number of all tests: each figure of each model is one. See `paired.corrected`.
 
     Raises
     ------
@@ -130,8 +135,52 @@ def comparisons(records: Sequence[RunRecord], first: str) -> tuple[Comparison, .
         pairs = [(by_model[model][key], by_model[first][key]) for key in shared]
         for figure, figures in _figures_of_pairs(pairs).items():
             if figures:
-                found.append(_comparison(figure, model, first, figures, len(others)))
-    return tuple(found)
+                found.append(_comparison(figure, model, first, figures))
+    differences = corrected([one.difference for one in found])
+    return tuple(replace(one, difference=difference) for one, difference in zip(found, differences, strict=True))
+
+
+COLUMNS = ("", "median", "other", "difference", "95% interval", "less in", "more in", "p", "verdict")
+"""Of a table of comparisons; see `cells`."""
+
+
+def cells(one: Comparison) -> tuple[str, ...]:
+    """A row of it."""
+    found = one.difference
+    interval = "" if found.low is None or found.high is None else f"{found.low:+,.4g} to {found.high:+,.4g}"
+    return (
+        one.figure,
+        "" if one.value is None else f"{one.value:,.4g}",
+        "" if one.other is None else f"{one.other:,.4g}",
+        "" if found.median is None else f"{found.median:+,.4g}",
+        interval,
+        f"{found.less:,}",
+        f"{found.more:,}",
+        "" if found.p is None else f"{found.p:.2g}",
+        found.verdict,
+    )
+
+
+def plan_sentence(one: Comparison) -> str:
+    """What the comparison of plans says."""
+    found = one.difference
+    same = found.pairs - found.less - found.more
+    said = {
+        "less": f"{one.model} plans better than {one.against}",
+        "more": f"{one.model} plans worse than {one.against}",
+        "no difference": "no difference is shown",
+        "too few pairs": f"too few pairs that differ to tell ({FEWEST} are needed)",
+    }[found.verdict]
+    return f"Plans, by the stages in order: {found.less:,} better, {same:,} same, {found.more:,} worse: {said}."
+
+
+def how_tested(found: Sequence[Comparison]) -> str:
+    """By which test, and what it is corrected for; ``found``: all comparisons of a study."""
+    tests = sum(is_counted(one.difference) for one in found)
+    return (
+        f"Wilcoxon's signed-rank test, two-sided, p with Holm's correction for {counted(tests, 'test')}: all of this "
+        "study in which enough pairs differ. Intervals are by bootstrap, each for its figure alone. Less is better."
+    )
 
 
 _Figures = list[tuple[tuple[str, str], float, float]]
@@ -170,7 +219,7 @@ def _plan_order(run: RunRecord, other: RunRecord) -> float | None:
 _SAME = 1e-9
 
 
-def _comparison(figure: str, model: str, first: str, figures: _Figures, tests: int) -> Comparison:
+def _comparison(figure: str, model: str, first: str, figures: _Figures) -> Comparison:
     instances = dict.fromkeys(key for key, _, _ in figures)
     if len(instances) >= FEWEST:
         by_instance = [[(value, its) for key, value, its in figures if key == one] for one in instances]
@@ -178,5 +227,5 @@ def _comparison(figure: str, model: str, first: str, figures: _Figures, tests: i
         others = [fmean(its for _, its in some) for some in by_instance]
     else:
         values, others = [value for _, value, _ in figures], [its for _, _, its in figures]
-    difference = paired_difference(values, others, tests=tests)
-    return Comparison(figure, model, first, median(values), median(others), difference)
+    difference = paired_difference(values, others)
+    return Comparison(figure, model, first, median(values), median(others), difference, len(instances) < FEWEST)

@@ -7,11 +7,13 @@ when something changed: each holds until the next one of the same queue or node.
 import csv
 from collections.abc import Iterator, Sequence
 from dataclasses import astuple, dataclass, fields
+from io import BytesIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from kai_solver.errors import InputError
 from kai_solver.errors.extras import check_package, has_package
+from kai_solver.instances_io.output import replacing
 from kai_solver.lab.simulate.jobs import LiveJob
 from kai_solver.lab.simulate.records import CycleRow, NodeRow, QueueRow, SolveTime
 from kai_solver.lab.simulate.replay import Result
@@ -82,8 +84,8 @@ def write_tables(results: Sequence[Result], folder: Path, *, parquet: bool = Fal
         files = [_write_csv(name, results, folder) for name in TABLES]
         files += [_write_parquet(name, results, folder) for name in TABLES if parquet]
     except OSError as error:
-        reason = error.strerror or str(error)
-        raise InputError(f"cannot be written: {reason}", file=str(folder), cure="Choose another folder") from None
+        problem, cure = f"cannot be written: {error.strerror or error}", "Make room, or choose another folder"
+        raise InputError(problem, file=str(folder), cure=cure) from None
     return files
 
 
@@ -137,7 +139,7 @@ def _job_row(job: LiveJob) -> JobRow:
 
 def _write_csv(table: str, results: Sequence[Result], folder: Path) -> Path:
     path = folder / f"{table}.csv"
-    with path.open("w", newline="") as stream:
+    with replacing(path) as partial, partial.open("w", newline="") as stream:
         writer = csv.writer(stream, lineterminator="\n")
         writer.writerow(columns(table))
         writer.writerows(rows(table, results))
@@ -176,5 +178,8 @@ def polars_schema(table: str) -> "dict[str, type[pl.DataType]]":
 
 def _write_parquet(table: str, results: Sequence[Result], folder: Path) -> Path:
     path = folder / f"{table}.parquet"
-    frame_of(table, results).write_parquet(path)
+    content = BytesIO()  # polars' own errors of a full disk are of many kinds
+    frame_of(table, results).write_parquet(content)
+    with replacing(path) as partial:
+        partial.write_bytes(content.getbuffer())
     return path

@@ -19,7 +19,6 @@ from kai_solver.lab.tune.splitting import Instance, SplitDoc, Use, seconds_of
 from kai_solver.modelfiles import complete_document, load_model
 
 FORMAT: Literal["kai-tune/v1"] = "kai-tune/v1"
-LARGEST_BYTES = 1 << 20
 
 
 class ParameterDoc(Strict):

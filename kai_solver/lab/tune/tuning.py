@@ -11,10 +11,11 @@ import os
 import threading
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from itertools import islice
 from pathlib import Path
 from statistics import fmean
 from typing import TYPE_CHECKING, Any
@@ -25,8 +26,21 @@ import orjson
 from kai_solver.domain import SolverModel
 from kai_solver.errors import InputError, printable
 from kai_solver.errors.extras import check_package
-from kai_solver.lab.runs import Definition, RunRecord, RunStoppedError, Study, Task, check_tasks, execute, task_of
-from kai_solver.lab.runs.machine import cores, cpu, revision, versions
+from kai_solver.instances_io.output import replacing
+from kai_solver.lab.runs import (
+    DaskCluster,
+    Definition,
+    Feed,
+    RunRecord,
+    RunStoppedError,
+    Study,
+    Task,
+    check_tasks,
+    execute,
+    task_of,
+)
+from kai_solver.lab.runs.kept import written
+from kai_solver.lab.runs.machine import cores, revision, versions
 from kai_solver.lab.runs.paired import check_scipy
 from kai_solver.lab.runs.scoring import best_values, score
 from kai_solver.lab.tune.parameters import Value, document_with
@@ -41,6 +55,10 @@ if TYPE_CHECKING:
 SPACE, TRIALS, MODEL, VERDICT, TEXT = "space.json", "trials.db", "model.toml", "verdict.json", "verdict.txt"
 FIRST_RANDOM = 10
 """Trials before those that go by what is known."""
+MOST_AT_ONCE = 256
+"""Trials at a time at most: each has a thread here that waits for its runs."""
+LOOK_S = 0.5
+"""How often is asked whether there is room for one more."""
 
 
 class TuneStoppedError(Exception):
@@ -65,8 +83,9 @@ def tune(
     folder: Path,
     *,
     trials: int = 50,
-    at_once: int = 1,
+    at_once: int | None = None,
     storage: str = "",
+    cluster: DaskCluster | None = None,
     report: Report = lambda _: None,
     should_stop: Callable[[], bool] = lambda: False,
 ) -> TuneVerdict:
@@ -79,15 +98,18 @@ def tune(
     trials
         How many in all, those of earlier times and those that end early among them; the first is the present model.
     at_once
-        Trials at a time; what decides is CPU time. The runs of the verdict are done alone.
+        Trials at a time; what decides is CPU time. None: one, or on a cluster as many as it has threads, also of
+        workers that come later. The runs of the verdict are done alone.
     storage
         URL of the database of trials, such as ``postgresql+psycopg://host/name``; empty: a file in the folder.
+    cluster
+        Where all runs are done; None: on this machine. The database is used by this machine alone.
 
     Raises
     ------
     InputError
         One side of the split is empty, an instance cannot be read, the folder is of another search space or cannot be
-        written, the database does not answer, or optuna or scipy is not installed.
+        written, the database or the cluster does not answer, or optuna or scipy is not installed.
     TuneStoppedError
         ``should_stop`` said so.
     """
@@ -110,7 +132,7 @@ def tune(
         _own(folder, space)
         with _database(folder), warnings.catch_warnings():
             warnings.simplefilter("ignore")  # optuna says of its parts that they are new
-            tuning = _Tuning(space, sides, study, at_once, report, should_stop)
+            tuning = _Tuning(space, sides, study, at_once, cluster, report, should_stop)
             try:
                 return tuning.run(trials, storage)
             finally:
@@ -125,9 +147,8 @@ def _own(folder: Path, space: Space) -> None:
             cure = "Name another folder, or undo what was changed in the search space, its model or its instances"
             raise InputError("is a study of another search space", file=str(folder), cure=cure)
         return
-    partial = path.with_name(f"{path.name}.part")
-    partial.write_bytes(said)
-    partial.replace(path)
+    with written(folder), replacing(path) as partial:
+        partial.write_bytes(said)
 
 
 @contextmanager
@@ -155,7 +176,8 @@ class _Tuning:
         space: Space,
         sides: Split,
         study: Study,
-        at_once: int,
+        at_once: int | None,
+        cluster: DaskCluster | None,
         report: Report,
         should_stop: Callable[[], bool],
     ) -> None:
@@ -163,11 +185,14 @@ class _Tuning:
         self.sides = sides
         self.study = study
         self.at_once = at_once
+        self.cluster = None if cluster is None else replace(cluster, should_stop=self._stops)
+        self.feed: Feed | None = None
         self.report = report
         self._should_stop = should_stop
         self._failed = threading.Event()
         self._lock = threading.Lock()
         self._records: dict[str, RunRecord] = {record.run: record for record in study.records}
+        self._under_way: dict[str, threading.Lock] = {}
         self._known: dict[str, dict[str, float]] = {}
         self._database: optuna.storages.RDBStorage | None = None
         order = np.random.default_rng(space.doc.seed).permutation(len(sides.training))
@@ -175,16 +200,26 @@ class _Tuning:
 
     def run(self, trials: int, storage: str) -> TuneVerdict:
         """Do it all."""
-        check_tasks(
-            (self._task(one, self.space.model, 1) for one in (*self.training, *self.sides.test)),
-            at_once=self.at_once,
-            should_stop=self._stops,
-        )
-        found = self._opened(storage)
-        self._find_references()
-        self._search(found, trials)
-        best = self._best_of(self._finalists(found))
-        return self._judged(best, found)
+        with self._place():
+            found = self._opened(storage)
+            self._find_references()
+            self._search(found, trials)
+            best = self._best_of(self._finalists(found))
+            return self._judged(best, found)
+
+    @contextmanager
+    def _place(self) -> Iterator[None]:
+        """Read all instances, and be connected to the cluster where there is one."""
+        tasks = [self._task(one, self.space.model, 1) for one in (*self.training, *self.sides.test)]
+        try:
+            if self.cluster is None:
+                check_tasks(tasks, at_once=self.at_once or 1, should_stop=self._stops)
+                yield
+                return
+            with self.cluster.fed(tasks) as self.feed:
+                yield
+        except RunStoppedError:
+            raise TuneStoppedError from None
 
     # -- runs ----------------------------------------------------------------------------------------------------------
 
@@ -201,25 +236,29 @@ class _Tuning:
             family=one.family,
             clock="cpu",
             limits=self.space.limits,
-            is_shared=not alone and self.at_once > 1,
+            # On a cluster it is known when the run is sent.
+            is_shared=self.cluster is None and not alone and (self.at_once or 1) > 1,
         )
 
     def _record(self, task: Task, *, alone: bool = False) -> RunRecord:
         """The run, now or at an earlier time; ``alone``: one that shared the machine is done again."""
         with self._lock:
-            record = self._records.get(task.run)
-        if record is not None and record.status != "lost" and not (alone and record.is_shared):
-            return record
-        if self._stops():
-            raise TuneStoppedError
-        try:
-            outcome = execute(task, self._stops)
-        except RunStoppedError:
-            raise TuneStoppedError from None
-        with self._lock:
-            self.study.add(outcome)
-            self._records[task.run] = outcome.record
-        return outcome.record
+            under_way = self._under_way.setdefault(task.run, threading.Lock())
+        with under_way:  # two trials of the same values ask for the same runs: each is done once
+            with self._lock:
+                record = self._records.get(task.run)
+            if record is not None and record.status != "lost" and not (alone and record.is_shared):
+                return record
+            if self._stops():
+                raise TuneStoppedError
+            try:
+                outcome = execute(task, self._stops) if self.feed is None else self.feed.execute(task)
+            except RunStoppedError:
+                raise TuneStoppedError from None
+            with self._lock:
+                self.study.add(outcome)
+                self._records[task.run] = outcome.record
+            return outcome.record
 
     def _score(self, record: RunRecord, known: dict[str, float]) -> float:
         return score(record, self.study.improvements(record.run), known, self.space.doc.objective)
@@ -248,11 +287,23 @@ class _Tuning:
             finally:
                 self._leave_database()
 
-        with ThreadPoolExecutor(self.at_once) as threads:
-            futures = [threads.submit(guarded, thing) for thing in things]
-        errors = [error for future in futures if (error := future.exception()) is not None]
+        rest, errors = iter(things), []
+        running: set[Future[None]] = set()
+        with ThreadPoolExecutor(MOST_AT_ONCE) as threads:
+            while True:
+                room = max(0, self._room() - len(running))
+                running |= {threads.submit(guarded, thing) for thing in islice(rest, room)}
+                if not running:
+                    break
+                ended, running = wait(running, timeout=LOOK_S, return_when=FIRST_COMPLETED)
+                errors += [error for future in ended if (error := future.exception()) is not None]
         for error in sorted(errors, key=lambda error: isinstance(error, TuneStoppedError)):
             raise error
+
+    def _room(self) -> int:
+        """How many trials may be under way now: a cluster grows while they are."""
+        wanted = self.at_once or (self.feed.threads if self.feed is not None else 1)
+        return min(max(1, wanted), MOST_AT_ONCE)
 
     def _say(self, phase: str, done: int, total: int, text: str) -> None:
         self.report(TuneProgress(phase, done, total, text))
@@ -394,6 +445,7 @@ class _Tuning:
         )
         before = _load()
         test = self._tested(model) if changed else None
+        decisive = self._runs_of(self.training if test is None else self.sides.test, (self.space.model, model))
         verdict = TuneVerdict(
             study=self.space.doc.name,
             model=self.space.model.name,
@@ -406,14 +458,24 @@ class _Tuning:
             test=test,
             shared_families=self.sides.shared,
             tried=_tried(found, self.space.present),
-            load=(before, _load()),
+            load=(before, _load()) if self.cluster is None else None,
             date=datetime.now(UTC).date().isoformat(),
             revision=revision(),
             versions=versions(),
-            cpu=cpu(),
+            cpu=", ".join(sorted({record.cpu for record in decisive})),
+            hosts=tuple(sorted({record.host for record in decisive})),
         )
         self._write(verdict, best)
         return verdict
+
+    def _runs_of(self, instances: Iterable[Instance], models: Sequence[SolverModel]) -> list[RunRecord]:
+        """Those that a verdict is about; all are done."""
+        return [
+            self._records[self._task(one, model, seed).run]
+            for one in instances
+            for model in models
+            for seed in self._seeds()
+        ]
 
     def _tested(self, model: SolverModel) -> Side:
         pairs = []
@@ -449,13 +511,9 @@ class _Tuning:
             (VERDICT, orjson.dumps(verdict.document(), option=orjson.OPT_INDENT_2)),
             (TEXT, verdict_text(verdict).encode()),
         ):
-            try:
-                partial = folder / f"{name}.part"
+            cure = "Make room and run the same command again: nothing is measured twice"
+            with written(folder / name, cure), replacing(folder / name) as partial:
                 partial.write_bytes(content)
-                partial.replace(folder / name)
-            except OSError as error:
-                cure = "Make room and run the same command again: nothing is measured twice"
-                raise InputError(f"cannot be written: {error.strerror}", file=str(folder / name), cure=cure) from None
 
 
 @contextmanager

@@ -93,7 +93,10 @@ class TuneVerdict:
     shared_families
         On both sides: a test of them proves less.
     load
-        Of the machine by ``uptime``, per core, when the runs of the verdict began and when they ended.
+        Of the machine by ``uptime``, per core, when the runs of the verdict began and when they ended; None: they were
+        done on a cluster.
+    cpu, hosts
+        Machines that did the runs of the verdict: those of the test, or of training where there is none.
     """
 
     study: str
@@ -107,11 +110,12 @@ class TuneVerdict:
     test: Side | None
     shared_families: tuple[str, ...]
     tried: tuple[Tried, ...]
-    load: tuple[float, float]
+    load: tuple[float, float] | None
     date: str
     revision: str
     versions: str
     cpu: str
+    hosts: tuple[str, ...] = ()
 
     @property
     def result(self) -> Result:
@@ -174,7 +178,7 @@ def verdict_text(verdict: TuneVerdict) -> str:
         "",
         f"Trials: {states.count('complete')} complete, {states.count('pruned')} ended early.",
         f"Figure: {verdict.objective}, {verdict.budget_s:g} s of CPU time, {verdict.seeds} seeds. Less is better.",
-        f"Load of the machine per core: {verdict.load[0]:.1f} before the last runs, {verdict.load[1]:.1f} after.",
+        _where(verdict),
     ]
     if verdict.test is not None:
         lines += ["", "Held-out instances: present, found, difference"]
@@ -183,6 +187,12 @@ def verdict_text(verdict: TuneVerdict) -> str:
             for pair in verdict.test.pairs
         ]
     return "\n".join(lines) + "\n"
+
+
+def _where(verdict: TuneVerdict) -> str:
+    if verdict.load is None:
+        return f"The last runs were done one at a time on {', '.join(verdict.hosts)} ({verdict.cpu})."
+    return f"Load of the machine per core: {verdict.load[0]:.1f} before the last runs, {verdict.load[1]:.1f} after."
 
 
 def headline(verdict: TuneVerdict) -> str:

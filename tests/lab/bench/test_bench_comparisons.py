@@ -177,6 +177,7 @@ def test_a_tiny_instance_is_measured_in_a_process_of_its_own(tmp_path: Path) -> 
     assert (run.measure(PLACED), record.pending, record.evicted_pods, record.seed) == (1, 1, 0, 3)
     assert (record.status, record.plan_source, record.nodes, record.gangs) == ("ok", "bound", 1, 2)
     assert record.solve_s > 0
+    assert record.peak_mib is not None
     assert record.peak_mib > 1
     assert run.worse_than == ("kai-test places 2 gangs (2 with parts), we 1 (1)",)
 

@@ -3,6 +3,7 @@
 import json
 from dataclasses import replace
 from itertools import combinations
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,7 @@ from typer.testing import CliRunner
 from kai_solver.cli.app import app
 from kai_solver.lab.experiments.fleet import MIX, FleetRun, FleetSpec, run_fleet
 from kai_solver.lab.experiments.pickers import POLICIES, picker_of
+from kai_solver.lab.runs import read_runs
 from kai_solver.links import mask_of, product_named
 
 CUBE = product_named("dgx1-v100-8")
@@ -124,6 +126,28 @@ def test_the_command_prints_means_by_policy() -> None:
         ("joint", 1),
         ("joint", 2),
     ]
+
+
+def test_stored_runs_are_rows_with_what_they_took(tmp_path: Path) -> None:
+    words = [
+        "--nodes",
+        "10",
+        "--lives",
+        "1",
+        "--seeds",
+        "1,2",
+        "--policies",
+        "lowest",
+        "--save",
+        str(tmp_path / "runs"),
+    ]
+    assert call(*words, "--save", str(tmp_path / "runs"), "--quiet").exit_code == 0
+    records = list(read_runs(tmp_path / "runs", "").records.values())
+    assert [(one.command, one.family, one.model, one.seed) for one in records] == [
+        ("experiment", "nvlink", "lowest", 1),
+        ("experiment", "nvlink", "lowest", 2),
+    ]
+    assert all(one.cpu_s and one.wall_s > 0 and one.peak_mib and one.peak_mib > 20 for one in records)
 
 
 @pytest.mark.parametrize(

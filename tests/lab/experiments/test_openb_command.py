@@ -40,6 +40,8 @@ def test_the_summary_has_the_columns_that_were_promised(small: Path) -> None:
         ("experiment", "small", "openb", "ok")
     }
     assert all(50 < one.measures["allocated_percent/100"] <= 100 for one in records)
+    assert all(one.cpu_s and one.peak_mib and one.peak_mib > 20 for one in records)
+    assert all(one.wall_s >= one.solve_s > 0 for one in records)
     assert len(read(small / "out" / "runs.csv")) == 6
     assert {row["name"] for row in read(small / "out" / "measures.csv")} >= {"window", "failed_pods/share"}
 
@@ -145,6 +147,10 @@ def test_a_run_that_fails_keeps_its_error_and_the_command_and_the_others_go_on(
     assert done.exit_code == 1
     records = read_runs(small / "out", "").records.values()
     assert {one.model: one.status for one in records} == {"bestfit": "ok", "fgd": "failed"}
+    assert {one.model: (one.cpu_s is None, one.peak_mib is None) for one in records} == {
+        "bestfit": (False, False),
+        "fgd": (True, True),
+    }
     [replay] = (small / "out" / "failed").glob("*/replay.txt")
     words = ["--data", str(small), "--traces", "small", "--seeds", "1", "--policies", "fgd", "--window", "1"]
     command = " ".join(["kai-solver experiment openb", *words, "--moves 0.0"])

@@ -45,8 +45,15 @@ def test_a_study_says_which_model_is_better(tmp_path: Path) -> None:
     report = build_report([a_study(tmp_path / "study")])
     [section] = report.sections
     assert section.verdicts[0].startswith("16 runs of 2 models on 8 instances with 1 seed: 0 failed, 8 ended")
-    assert section.verdicts[1].startswith("default is better than greedy-only")
-    assert "p = 0.00781" in section.verdicts[1]
+    assert section.verdicts[1].startswith("default: plans, by the stages in order: 8 better, 0 same, 0 worse")
+    assert section.verdicts[2].startswith("default is better than greedy-only")
+    # Plans and integrals differ: two tests of p = 2/256, corrected for both.
+    assert "p = 0.0156" in section.verdicts[2]
+    assert any("for 2 tests" in note for note in section.notes)
+    compared = section.tables[0]
+    assert compared.title == "default against greedy-only"
+    [integral] = [row for row in compared.rows if row[0] == "primal integral"]
+    assert (integral[5:7], integral[-1]) == (("8", "0"), "less")
     assert [figure.name for figure in section.figures] == ["profiles", "cactus", "primal-integral", "size", "pairs"]
     write_page(report, tmp_path / "page.html")
     assert len(write_figures(report, tmp_path / "figures")) == 10

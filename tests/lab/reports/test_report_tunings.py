@@ -11,8 +11,8 @@ from scipy.stats import kruskal
 
 from kai_solver.errors import InputError
 from kai_solver.lab.reports import build_report, write_figures, write_page
-from kai_solver.lab.reports.comparing import corrected_by_holm
 from kai_solver.lab.reports.tunings import importance
+from kai_solver.lab.runs.paired import corrected_by_holm
 from kai_solver.lab.tune import TuneVerdict, read_verdict
 from kai_solver.lab.tune.space import ParameterDoc
 from kai_solver.lab.tune.verdict import Pair, Tried, side_of

@@ -38,7 +38,9 @@ def test_a_run_measures_what_its_row_says() -> None:
     assert (record.gangs, record.admitted, record.pending) == (4, 3, 1)
     assert record.read_s > 0
     assert 0 < record.solve_s <= record.wall_s
+    assert record.cpu_s is not None
     assert record.cpu_s > 0
+    assert record.peak_mib is not None
     assert record.peak_mib > 30
     assert record.stages[0].name == "pending-gangs"
     assert outcome.improvements
@@ -46,6 +48,7 @@ def test_a_run_measures_what_its_row_says() -> None:
 
 
 def test_a_run_beyond_its_time_is_ended_and_can_be_replayed(tmp_path: Path) -> None:
+    execute(_task())  # the instance is read by now, so that the limit is the run's
     outcome = execute(_task(limits=Limits(wall_s=0.02)))
     assert outcome.record.status == "out_of_time"
     assert outcome.bundle is not None

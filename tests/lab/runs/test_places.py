@@ -2,7 +2,6 @@
 
 import importlib.util
 import json
-import os
 import shutil
 import signal
 import socket
@@ -11,7 +10,6 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from pathlib import Path
 
@@ -39,6 +37,7 @@ from kai_solver.lab.runs import (
 from kai_solver.lab.runs.machine import versions
 from kai_solver.lab.runs.memory import family
 from kai_solver.modelfiles import load_model
+from tests.support.dask_cluster import Workers, cluster, end, three_workers
 
 ROOT = Path(__file__).parents[3]
 OPENB = ROOT / "instances" / "openb"
@@ -51,73 +50,9 @@ LONG_ASKED = Definition("compare", (LONG,), (load_model("default"),), (1, 2), 12
 pytestmark = pytest.mark.slow
 
 
-class Workers:
-    """Processes of one cluster; ``folder``: where workers keep their files, far from those of the study."""
-
-    def __init__(self, stack: ExitStack, folder: Path) -> None:
-        self._stack = stack
-        self._folder = folder
-        self._environment = {name: value for name, value in os.environ.items() if not name.startswith("DASK_")}
-        self.processes: list[subprocess.Popen[bytes]] = []
-        about = folder / "scheduler.json"
-        self._start("distributed.cli.dask_scheduler", "--port", "0", "--scheduler-file", str(about))
-        end_s = time.monotonic() + 120
-        while not about.exists() or not about.read_text():
-            assert time.monotonic() < end_s, (folder / "log").read_text()
-            time.sleep(0.05)
-        self.address: str = json.loads(about.read_text())["address"]
-        self.scheduler = self.processes.pop()
-
-    def add(self, name: str, *, threads: int = 1, environment: dict[str, str] | None = None) -> subprocess.Popen[bytes]:
-        """Another worker, in a folder of its own."""
-        folder = self._folder / name
-        folder.mkdir()
-        return self._start(
-            "distributed.cli.dask_worker",
-            self.address,
-            *("--no-nanny", "--nthreads", str(threads), "--local-directory", str(folder), "--name", name),
-            folder=folder,
-            environment={"KAI_SOLVER_HOST": name} | (environment or {}),
-        )
-
-    def _start(
-        self,
-        module: str,
-        *arguments: str,
-        folder: Path | None = None,
-        environment: dict[str, str] | None = None,
-    ) -> subprocess.Popen[bytes]:
-        command = [sys.executable, "-m", module, *arguments, "--host", "127.0.0.1", "--no-dashboard"]
-        log = self._stack.enter_context((self._folder / "log").open("ab"))
-        process = subprocess.Popen(
-            command,
-            stdout=log,
-            stderr=log,
-            cwd=folder or self._folder,
-            env=self._environment | (environment or {}),
-        )
-        self._stack.callback(_end, process)
-        self.processes.append(process)
-        return process
-
-
-def _end(process: subprocess.Popen[bytes]) -> None:
-    process.kill()
-    process.wait()
-
-
-@contextmanager
-def cluster(folder: Path) -> Iterator[Workers]:
-    folder.mkdir()
-    with ExitStack() as stack:
-        yield Workers(stack, folder)
-
-
 @pytest.fixture
 def three(tmp_path: Path) -> Iterator[Workers]:
-    with cluster(tmp_path / "cluster") as found:
-        for name in ("one", "two", "three"):
-            found.add(name)
+    with three_workers(tmp_path / "cluster") as found:
         yield found
 
 
@@ -137,7 +72,7 @@ def test_a_worker_that_is_killed_in_the_middle_loses_no_run_and_doubles_none(thr
     assert {record.status for record in found.records} == {"ok"}
     assert {record.host for record in found.records[4:]} >= {"two", "three"}
     assert {record.host for record in found.records} <= {"one", "two", "three"}
-    assert all(record.cpu_s > 0 and record.wall_s > 0 for record in found.records)
+    assert all(record.cpu_s and record.wall_s > 0 for record in found.records)
     assert any(record.is_shared for record in found.records)  # three workers on this one machine
     assert three.processes[0].poll() == -signal.SIGKILL
 
@@ -150,7 +85,7 @@ def test_a_run_that_is_lost_with_every_worker_is_given_up(tmp_path: Path) -> Non
         def kill_whatever_runs() -> None:
             while not stop.wait(0.1):
                 if any(b"forking" in _command(pid) for pid in family(alive[-1].pid)):
-                    _end(alive[-1])
+                    end(alive[-1])
                     alive.append(found.add(str(len(alive))))
 
         killer = threading.Thread(target=kill_whatever_runs)
@@ -282,6 +217,7 @@ def test_a_run_that_fails_names_paths_of_this_machine(tmp_path: Path) -> None:
     assert second.source == str(scenario)
     replay = (tmp_path / "study" / "failed" / second.run / "replay.txt").read_text()
     assert replay.startswith(f"kai-solver simulate {scenario} ")
+    assert "--budget 1" in replay
 
 
 def test_a_stopped_study_ends_its_runs_on_the_workers_and_goes_on_later(three: Workers, tmp_path: Path) -> None:
@@ -376,7 +312,7 @@ def test_a_worker_without_the_package_is_an_error_with_the_cure(tmp_path: Path) 
 def test_a_scheduler_that_goes_away_ends_the_study_and_what_was_measured_stays(three: Workers, tmp_path: Path) -> None:
     def report(at: Standing) -> None:
         if at.done == 2:
-            _end(three.scheduler)
+            end(three.scheduler)
 
     with (
         Study.create(tmp_path / "study", replace(ASKED, seeds=tuple(range(30)))) as study,

@@ -16,6 +16,7 @@ from kai_solver.lab.runs import (
     task_of,
 )
 from kai_solver.lab.runs.running import blank
+from kai_solver.lab.runs.verdicts import how_tested
 from kai_solver.modelfiles import load_model
 
 OBJECTIVE = ("pending-gangs", "gangs-broken")
@@ -47,7 +48,7 @@ def test_with_few_instances_each_seed_is_a_pair() -> None:
     found = _by_figure(runs)
     pending = found["gangs pending"]
     assert (pending.value, pending.other, pending.difference.pairs, pending.difference.verdict) == (2, 3, 8, "less")
-    assert pending.difference.p == pytest.approx(2 / 2**8)
+    assert pending.difference.p == pytest.approx(2 * 2 / 2**8)
     assert found[PLAN].difference.verdict == "less"
     assert found["seconds to decide"].difference.verdict == "no difference"
 
@@ -66,11 +67,17 @@ def test_a_run_that_failed_makes_no_pair() -> None:
     assert _by_figure(runs)["gangs pending"].difference.pairs == 6
 
 
-def test_two_models_against_the_first_make_p_larger() -> None:
-    runs = [_run(model, "a", seed, 3) for model in ("greedy-only", "fast") for seed in range(8)]
+def test_every_figure_of_every_model_makes_p_larger() -> None:
+    """Eight pairs of one sign have p 2/256. One model differs in its plan and its pending gangs: two tests."""
+    runs = [_run("greedy-only", "a", seed, 3) for seed in range(8)]
     runs += [_run("default", "a", seed, 2) for seed in range(8)]
-    [found] = [one for one in comparisons(runs, "greedy-only") if (one.model, one.figure) == ("default", PLAN)]
-    assert found.difference.p == pytest.approx(4 / 2**8)
+    one = comparisons(runs, "greedy-only")
+    assert {found.difference.p for found in one if found.figure in (PLAN, "gangs pending")} == {4 / 2**8}
+    runs += [_run("fast", "a", seed, 2) for seed in range(8)]
+    two = comparisons(runs, "greedy-only")
+    assert {found.difference.p for found in two if found.figure in (PLAN, "gangs pending")} == {8 / 2**8}
+    assert "for 4 tests" in how_tested(two)
+    assert {found.is_by_seed for found in two} == {True}
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,10 @@
 import csv
 import importlib.util
 import json
+import resource
 import shlex
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -62,6 +65,25 @@ def test_both_policies_share_the_tables(scenario: Path, tmp_path: Path) -> None:
     assert (theirs.model, theirs.measures["jobs/done"]) == ("kube-default", 5)
     assert (tmp_path / "out" / "runs.csv").read_text().count("\n") == 3
     assert "utilisation" in (tmp_path / "out" / "measures.csv").read_text()
+
+
+@pytest.mark.slow
+def test_a_full_disk_is_an_error_with_the_cure_and_the_row_of_the_replay_stays(scenario: Path, tmp_path: Path) -> None:
+    """No file can be larger than 6,000 bytes, which the row is not and its Parquet table is."""
+    words = [sys.executable, "-m", "kai_solver", "simulate", str(scenario), "--no-plots", "--quiet"]
+    words += ["--output", str(tmp_path / "out")]
+    done = subprocess.run(words, capture_output=True, text=True, check=False, preexec_fn=_small_files)
+    assert done.returncode == 2
+    assert "cannot be written: File too large" in done.stderr
+    assert "Make room" in done.stderr
+    assert "Traceback" not in done.stderr
+    [record] = read_runs(tmp_path / "out", "").records.values()
+    assert (record.model, record.status) == ("greedy-only", "ok")
+    assert list((tmp_path / "out").glob("*.part")) == []
+
+
+def _small_files() -> None:
+    resource.setrlimit(resource.RLIMIT_FSIZE, (6000, 6000))
 
 
 def test_json_is_the_summary_alone(scenario: Path, tmp_path: Path) -> None:
