@@ -73,8 +73,15 @@ class Statuses:
         """Nothing is wanted any more."""
         self._writer.cancel((resource.name, key, topic))
 
-    def create(self, resource: Resource, body: Object, *, order: Order = Order.SOON) -> None:
-        """Have the object made, where there is none of its name."""
+    def create(
+        self,
+        resource: Resource,
+        body: Object,
+        *,
+        order: Order = Order.SOON,
+        then: Callable[[], None] = lambda: None,
+    ) -> None:
+        """Have the object made, where there is none of its name; ``then`` is called once it is made."""
         key = key_of(body)
         if self.known(resource, key) is not None:
             return
@@ -89,9 +96,19 @@ class Statuses:
                     return False  # another client made it
                 raise
             self._note(resource, key, made)
+            then()
             return True
 
         self._writer.wish(Wish((resource.name, key, "create"), act, order))
+
+    def tidy(self) -> None:
+        """Forget answers with which the watch has caught up; to be called repeatedly.
+
+        After a burst there are no more writes that would do so: 5,000 objects would stay.
+        """
+        with self._lock:
+            while self._answers and self._is_seen(*next(iter(self._answers))):
+                del self._answers[next(iter(self._answers))]
 
     def known(self, resource: Resource, key: str) -> Object | None:
         """The newest that is known of an object: as the store has it, or as the server answered our last write."""

@@ -1,6 +1,6 @@
 """Writes that can wait: statuses, events and notes on objects, in the background, few and late.
 
-A wish that is not yet written is replaced by a newer one for the same thing. Between two writes there is a pause, ten
+A wish that is not yet written is replaced by a newer one for the same thing. Between two writes there is a pause, 20
 times as long while gangs are being bound. Several threads may write, but never the same thing at once. What fails for a
 while is tried again; what fails for good is dropped and counted: a report is lost, no action, and the next cycle
 reports again.
@@ -19,7 +19,7 @@ from kai_solver.errors.barrier import caught
 
 LONGEST_WAIT_S = 30.0
 _FIRST_WAIT_S = 0.2
-_BUSY = 10
+_BUSY = 20
 """How many times as long the pauses are while gangs are being bound."""
 
 REMEMBERED_S = 600.0

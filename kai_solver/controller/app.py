@@ -13,6 +13,7 @@ from kai_solver.cluster.reflector import Reflector
 from kai_solver.cluster.resources import Resource
 from kai_solver.cluster.view import WATCHED, View
 from kai_solver.controller.admission.webhook import Webhook
+from kai_solver.controller.collecting import collect_until
 from kai_solver.controller.explaining import Explaining
 from kai_solver.controller.faults import Faults
 from kai_solver.controller.keeper import Keeper
@@ -167,6 +168,7 @@ class Controller:
         parts.known.owners.watch = self._watch
         for kind in parts.known.kinds:
             self._watch(kind)
+        start("garbage collector", lambda: collect_until(self.stop))
         start("owners", lambda: parts.known.owners.run(self.stop))
         start("signing keys", lambda: parts.keys.run(self.stop))
         if parts.status_reporter is not None:

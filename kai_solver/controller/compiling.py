@@ -10,6 +10,7 @@ from typing import IO
 import structlog
 
 from kai_solver import compiled
+from kai_solver.controller.process import give_code_back
 
 COMMAND = (sys.executable, "-P", "-m", "kai_solver.compiled")
 _LOG = structlog.get_logger(__name__)
@@ -84,6 +85,7 @@ class Compiling:
         self._is_over = True
         self._report(is_loaded)
         if is_loaded:
+            give_code_back("libllvmlite")
             seconds = time.monotonic() - self._began_s if self._process is not None else 0.0
             _LOG.info(said, compiled_in_s=round(seconds, 1))
         else:

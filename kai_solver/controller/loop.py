@@ -17,7 +17,7 @@ from kai_solver.cluster.api import Object, key_of
 from kai_solver.cluster.binding import Binder, GangBound
 from kai_solver.cluster.evicting import Departed, Departure, Evictor
 from kai_solver.cluster.promises import Promises
-from kai_solver.cluster.resources import NODES, PODS, Resource
+from kai_solver.cluster.resources import NODES, POD_GROUPS, PODS, Resource
 from kai_solver.cluster.store import Store, is_as_expected, is_worth_a_cycle
 from kai_solver.cluster.view import View
 from kai_solver.controller.apart import Apart
@@ -28,6 +28,7 @@ from kai_solver.controller.stranded import Stranded
 from kai_solver.controller.turns import NEVER_S, next_turn_s
 from kai_solver.domain import Plan, PodStatus, Snapshot
 from kai_solver.errors.barrier import barrier, caught
+from kai_solver.kubeobjects.grouping import is_own
 from kai_solver.kubeobjects.trust import NO_SIGNER, Signer
 from kai_solver.reasons.events import is_stale
 
@@ -140,7 +141,9 @@ class News:
         """Note a change."""
         if not is_worth_a_cycle(resource, before, after):
             return
-        if resource == PODS and before and after and is_as_expected(self._expected(before), after):
+        if _is_known(resource, before, after) or (
+            resource == PODS and before and after and is_as_expected(self._expected(before), after)
+        ):
             self.late_since_s = min(self.late_since_s, self._monotonic())
         else:
             self._event.set()
@@ -364,6 +367,14 @@ class Scheduler:
         if refused:
             self.news.notify()
         self.reporter.evicted(Evicted(snapshot, plan, outcomes))
+
+
+def _is_known(resource: Resource, before: Object | None, after: Object | None) -> bool:
+    """Whether it is a PodGroup that we made: it says what the pods said already.
+
+    4,000 of them would else cause a cycle a second while they are written.
+    """
+    return resource == POD_GROUPS and before is None and after is not None and is_own(after)
 
 
 def _waiting(snapshot: Snapshot, gangs: frozenset[str]) -> Iterator[str]:

@@ -340,10 +340,10 @@ class ControllerSettings(BaseSettings):
         default=True, description="Write a PodGroup for plain pods, too, as KAI does. Two more writes for each of them."
     )
     status_rate: float = Field(
-        default=1000.0,
+        default=2000.0,
         ge=1,
         le=10_000,
-        description="The most statuses and events a second. A tenth of it during bindings.",
+        description="The most statuses and events a second. A twentieth of it during bindings.",
     )
     dry_run: bool = Field(
         default=False, description="Decide and report, but change nothing. For use beside another scheduler."

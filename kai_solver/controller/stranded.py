@@ -45,6 +45,10 @@ class Stranded:
     def release(self, store: Store, binder: Binder, runner: Executor) -> None:
         """Look for them, and release those whose binding is over; to be called repeatedly."""
         with self._lock:
+            # A pod that went before its binding was ordered is no news any more, and would be kept for ever.
+            self._bound = {
+                key: entry for key, entry in self._bound.items() if _is_there(store.get(PODS, key), entry[1])
+            }
             bound = tuple(self._bound.values())
         now_s = self.monotonic()
         nodes = {placement.node for _, placement in bound}
@@ -67,8 +71,12 @@ def _has_begun(pod: Object) -> bool:
     return isinstance(status, dict) and status.get("phase", "Pending") != "Pending"
 
 
+def _is_there(pod: Object | None, placement: Placement) -> bool:
+    return pod is not None and meta(pod).get("uid") == placement.uid
+
+
 def _is_bound(pod: Object | None, placement: Placement) -> bool:
-    if pod is None or meta(pod).get("uid") != placement.uid:
+    if pod is None or not _is_there(pod, placement):
         return False
     spec = pod.get("spec")
     return isinstance(spec, dict) and spec.get("nodeName") == placement.node

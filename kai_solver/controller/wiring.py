@@ -197,6 +197,8 @@ def wire(api: Api, settings: ControllerSettings, reporters: tuple[Reporter, ...]
         clock=clock,
     )
     known.owners.wake = scheduler.news.notify
+    if status_reporter is not None:
+        status_reporter.groups.wake = scheduler.news.notify
     leading = lease, identity, fence
     return Parts(
         api,

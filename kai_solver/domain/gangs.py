@@ -85,12 +85,17 @@ def _with_minima(root: SubGroup, pods: Sequence[Pod], minimum: Callable[[int, in
     done = Counter(pod.podset for pod in pods if pod.status is PodStatus.SUCCEEDED)
     alive = Counter(pod.podset for pod in pods if pod.status.is_alive)
 
-    def changed(part: SubGroup | PodSet) -> SubGroup | PodSet:
-        if isinstance(part, PodSet):
-            return replace(part, min_member=minimum(part.min_member, done[part.name], alive[part.name]))
-        return replace(part, children=tuple(map(changed, part.children)))
+    def least(part: PodSet) -> int:
+        return minimum(part.min_member, done[part.name], alive[part.name])
 
-    return replace(root, children=tuple(map(changed, root.children)))
+    return replace(root, children=tuple(_changed(child, least) for child in root.children))
+
+
+def _changed(part: SubGroup | PodSet, least: Callable[[PodSet], int]) -> SubGroup | PodSet:
+    """Not a function within the one above: it would hold itself, and stay until the garbage collector comes."""
+    if isinstance(part, PodSet):
+        return replace(part, min_member=least(part))
+    return replace(part, children=tuple(_changed(child, least) for child in part.children))
 
 
 def _is_enough(part: SubGroup | PodSet, active: Mapping[str, int]) -> bool:

@@ -5,6 +5,7 @@ a real control plane watches.
 """
 
 import copy
+import gc
 import math
 import random
 import time
@@ -13,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from kai_solver.cluster import memory, statuses
 from kai_solver.cluster.api import Object, key_of, meta
 from kai_solver.cluster.memory import MemoryApi
 from kai_solver.cluster.resources import NODES, PODS, PRIORITY_CLASSES, QUEUES
@@ -40,6 +42,7 @@ class Day:
         self.api = MemoryApi(now=self.clock)
         stated: dict[str, Any] = {"model": "greedy-only", "leadership": {"enabled": False}, "status_rate": 1e4}
         self.parts = wire(self.api, ControllerSettings(**stated), (), self.clock)
+        self.parts.known.store.listen(self.parts.scheduler.stranded)
         self.checker = Checker("", Path(), "", lambda pod: True, partly_s=3 * GARBAGE_S, clock=self.clock)
         self.work = Workload(self.api, self.draw, tuple(QUOTAS), (60.0, 300.0))
         self.seen = "0"
@@ -87,9 +90,11 @@ class Day:
     def schedule(self) -> None:
         """One cycle, all that it binds, all that it tells."""
         self.look()
-        self.parts.scheduler.step()
+        scheduler = self.parts.scheduler
+        scheduler.stranded.release(self.parts.known.store, scheduler.binder, scheduler.gangs)
+        scheduler.step()
         ends_s = time.monotonic() + 30
-        while self.parts.scheduler.binder.open:
+        while scheduler.binder.open:
             assert time.monotonic() < ends_s, "a binding did not end"
             time.sleep(0.0005)
         assert self.parts.status_reporter is not None
@@ -156,3 +161,29 @@ def test_a_day_passes_and_nothing_is_promised_twice() -> None:
         waited_s += TICK_S
     assert not day.work.gangs, "every gang ran to its end"
     assert day.checker.complaints == []
+
+
+@pytest.mark.slow
+def test_what_the_controller_keeps_does_not_grow_with_the_work_that_came_and_went(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The collector rests: cycles of references count, as it hardly ever looks for them in a controller either."""
+    monkeypatch.setattr(statuses, "BEHIND_S", 0.0)
+    monkeypatch.setattr(memory, "KEPT_EVENTS", 1000)
+    monkeypatch.setattr(memory, "EVENT_OBJECTS", 100)
+    day = Day(seed=6)
+    assert day.parts.status_reporter is not None
+    day.parts.status_reporter.writer.monotonic = day.clock
+    sizes, arrived = [], []
+    gc.collect()
+    gc.disable()
+    try:
+        for _ in range(180):
+            day.tick(per_hour=70)
+            sizes.append(len(gc.get_objects()))
+            arrived.append(day.work.arrived)
+    finally:
+        gc.enable()
+    more = min(sizes[-20:]) - min(sizes[60:80])
+    assert arrived[-20] - arrived[60] > 150
+    assert more < 15 * (arrived[-20] - arrived[60]), "objects for each gang that came and went"

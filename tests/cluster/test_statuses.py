@@ -6,7 +6,7 @@ from typing import Any
 from kai_solver.cluster.api import Object, WatchEvent
 from kai_solver.cluster.memory import MemoryApi
 from kai_solver.cluster.resources import POD_GROUPS
-from kai_solver.cluster.statuses import Change, Statuses
+from kai_solver.cluster.statuses import BEHIND_S, Change, Statuses
 from kai_solver.cluster.store import Store
 from kai_solver.cluster.writer import Writer
 
@@ -128,3 +128,16 @@ def test_an_object_that_we_made_and_that_was_deleted_is_not_there() -> None:
     assert world.statuses.known(POD_GROUPS, "n/h") is not None
     world.store.apply(POD_GROUPS, WatchEvent("DELETED", item))
     assert world.statuses.known(POD_GROUPS, "n/h") is None
+
+
+def test_answers_with_which_the_watch_has_caught_up_are_forgotten() -> None:
+    world, now = World(), [0.0]
+    world.statuses = Statuses(world.api, world.store, world.writer, lambda: now[0])
+    world.want("a")
+    world.write()
+    now[0] = BEHIND_S + 1.0
+    world.statuses.tidy()
+    assert len(world.statuses._answers) == 1, "the watch is behind"
+    world.see()
+    world.statuses.tidy()
+    assert not world.statuses._answers

@@ -67,7 +67,7 @@ def test_pauses_are_longer_while_gangs_are_bound() -> None:
     world.wish("b")
     assert world.step() == pytest.approx(0.1)
     world.is_busy = True
-    assert world.step() == pytest.approx(1.0)
+    assert world.step() == pytest.approx(2.0)
     assert world.step() is None
 
 

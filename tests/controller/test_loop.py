@@ -17,12 +17,13 @@ from kai_solver.cluster.evicting import Departed, Evictor
 from kai_solver.cluster.memory import MemoryApi
 from kai_solver.cluster.promises import Promises
 from kai_solver.cluster.reflector import Reflector
-from kai_solver.cluster.resources import NODES, PODS, QUEUES, Resource
+from kai_solver.cluster.resources import NODES, POD_GROUPS, PODS, QUEUES, Resource
 from kai_solver.cluster.store import Store
 from kai_solver.cluster.view import FIELDS, View
 from kai_solver.controller import stranded
 from kai_solver.controller.loop import Cycle, Evicted, Pace, Scheduler
 from kai_solver.engine import Engine
+from kai_solver.kubeobjects import names
 from kai_solver.modelfiles import load_model
 from tests.support.engines import PATIENT_S
 
@@ -315,6 +316,21 @@ def test_what_was_expected_is_worth_no_cycle_of_its_own(world: World) -> None:
     world.api.patch(PODS, "n", "p", {"status": {"phase": "Running"}}, subresource="status")
     assert settled(world) == 1, "nor that the pod runs where it was bound to"
     world.api.patch(PODS, "n", "p", {"status": {"phase": "Succeeded"}}, subresource="status")
+    world.until(lambda: len(world.notes.cycles) == 2)
+
+
+def test_a_pod_group_is_news_unless_we_made_it(world: World) -> None:
+    world.scheduler.pace = Pace(period_s=0.05, settle_s=0.01, late_s=1000, idle_s=1000)
+    world.node("a")
+    world.pod("p")
+    world.seen()
+    world.start()
+    world.until(lambda: len(world.places()) == 1)
+    ours = {"metadata": {"name": "ours", "annotations": {names.OWN_CREATED: "pod"}}, "spec": {"queue": "q"}}
+    world.api.create(POD_GROUPS, "n", ours)
+    world.until(lambda: world.store.get(POD_GROUPS, "n/ours") is not None)
+    assert settled(world) == 1
+    world.api.create(POD_GROUPS, "n", {"metadata": {"name": "others"}, "spec": {"queue": "q"}})
     world.until(lambda: len(world.notes.cycles) == 2)
 
 

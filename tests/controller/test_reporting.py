@@ -319,6 +319,29 @@ def test_sums_of_a_pod_group_follow_its_pods(world: World) -> None:
     assert world.get(POD_GROUPS, "g")["status"]["resourcesStatus"]["allocated"]["nvidia.com/gpu"] == "8"
 
 
+def test_sums_of_a_bound_pod_follow_its_new_pod_group_without_another_cycle(world: World) -> None:
+    world.node("a")
+    world.pod("p", gpus=2)
+    world.cycle()
+    world.cycle()  # sees that it is bound, and nothing was written so far
+    told = world.told()
+    (name,) = [note.split()[-1] for note in told if note.startswith("create podgroups ")]
+    assert told.index(f"patch podgroups/status {name}") > told.index(f"create podgroups {name}")
+    found = world.get(POD_GROUPS, name)["status"]["resourcesStatus"]
+    assert found["allocated"]["nvidia.com/gpu"] == "2"
+
+
+def test_a_pod_group_of_a_gang_that_waits_is_reported_on_by_a_cycle_that_is_asked_for(world: World) -> None:
+    asked: list[bool] = []
+    world.status_reporter.groups.wake = lambda: asked.append(True)
+    world.pod("p")
+    world.round()
+    assert asked == [True]
+    world.round()
+    (group,) = world.api.page(POD_GROUPS).items
+    assert group["status"]["schedulingConditions"]
+
+
 def test_a_queue_says_what_it_holds_every_few_seconds(world: World) -> None:
     world.node("a")
     world.pod("p", gpus=2)

@@ -95,3 +95,11 @@ def test_nodes_that_went_are_not_remembered_for_ever() -> None:
     world.store.replace(PODS, [])
     world.look(1.0)
     assert world.stranded._missing == {}
+
+
+def test_pods_that_went_before_their_binding_was_ordered_are_not_remembered_for_ever() -> None:
+    world = World()
+    late = Placement("n", "late", "u-late", "node-a")
+    world.stranded.watch([GangPlacement("n/late", (late,), 1)])
+    world.look(0.0)
+    assert set(world.stranded._bound) == {"n/a", "n/b"}

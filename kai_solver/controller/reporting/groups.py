@@ -3,7 +3,8 @@
 Source: docs/kai-behaviour.md#kinds, #status-and-metrics, #stale-gangs.
 """
 
-from collections.abc import Mapping
+import functools
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -37,6 +38,8 @@ class Groups:
         Whether PodGroups that our groupers found are written; those of plain pods, too.
     sums
         Whether the sums of their pods are written; else KAI's pod-group controller does so.
+    wake
+        Asks for a cycle, which reports on a PodGroup that is new.
     """
 
     context: ReportContext
@@ -44,10 +47,13 @@ class Groups:
     write: bool = False
     write_plain: bool = False
     sums: bool = True
+    wake: Callable[[], None] = lambda: None
     _pods: dict[str, tuple[Pod, ...]] = field(default_factory=dict)
     _named: dict[str, tuple[Pod, ...]] = field(default_factory=dict)
     """Pods of gangs that wait or have subgroups, and whose PodGroups are ours: their names were looked at."""
     _own: dict[str, OwnGroup] = field(default_factory=dict)
+    _newest: tuple[Snapshot, dict[str, Gang]] | None = None
+    """What the newest cycle saw, and its gangs."""
 
     def writes(self, own: OwnGroup) -> bool:
         """Whether a PodGroup that our groupers found is to be written."""
@@ -61,6 +67,7 @@ class Groups:
                 with barrier("reporting", key):
                     self._keep(key, group, Order.NOW if key in waiting else Order.LATE)
         self._own = dict(own)
+        self._newest = cycle.snapshot, {gang.key: gang for gang in cycle.snapshot.gangs}
         before, self._pods = self._pods, {gang.key: gang.pods for gang in cycle.snapshot.gangs}
         for gang in cycle.snapshot.gangs:
             if gang.key not in cycle.busy and before.get(gang.key) != gang.pods:
@@ -93,7 +100,8 @@ class Groups:
     def _keep(self, key: str, group: OwnGroup, order: Order) -> None:
         """Write it once, and after that only what its workload changed."""
         if self.context.pod_group(key) is None:
-            self.context.statuses.create(POD_GROUPS, self._started(key, group.document), order=order)
+            body, then = self._started(key, group.document), functools.partial(self._made, key)
+            self.context.statuses.create(POD_GROUPS, body, order=order, then=then)
             return
 
         def follow(stands: Object) -> Mapping[str, Any] | None:
@@ -115,10 +123,23 @@ class Groups:
                 self._pods.pop(gang.key, None)  # reported once it is there
             return
         self._stale(snapshot, gang)
-        if not self.sums:
+        self._write_sums(snapshot, gang)
+
+    def _made(self, key: str) -> None:
+        """The sums of a gang that is bound follow at once: no cycle has to see its PodGroup before."""
+        if self._newest is None:
             return
-        change = changes.status({"resourcesStatus": sums(gang, snapshot)})
-        self.context.statuses.patch(POD_GROUPS, gang.key, change, topic="sums", order=Order.LAST, every_s=SUMS_S)
+        snapshot, gangs = self._newest
+        gang = gangs.get(key)
+        if gang is None or any(pod.status is PodStatus.PENDING for pod in gang.pods):
+            self.wake()
+        else:
+            self._write_sums(snapshot, gang)
+
+    def _write_sums(self, snapshot: Snapshot, gang: Gang) -> None:
+        if self.sums:
+            change = changes.status({"resourcesStatus": sums(gang, snapshot)})
+            self.context.statuses.patch(POD_GROUPS, gang.key, change, topic="sums", order=Order.LAST, every_s=SUMS_S)
 
     def _stale(self, snapshot: Snapshot, gang: Gang) -> None:
         """Since when the gang runs below its minimum; no word of it where it does not."""

@@ -150,6 +150,7 @@ class StatusReporter:
             self._state(cycles[-1])
         with barrier("reporting", "notices"):
             self._noticed.tick()
+        self.context.statuses.tidy()
 
     def _state(self, decided: _Decided) -> None:
         """Report the state after a cycle."""

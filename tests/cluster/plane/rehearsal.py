@@ -33,7 +33,9 @@ MOST_S = 5.0
 STAY_S = 10.0
 """How long each scheduler is left alone before, between and after the changes."""
 
-LIMIT_S = 300.0
+LIMIT_S, FILL_S = 300.0, 900.0
+"""What is waited for at most; and for the stand-ins to bind what runs from the start, which is not measured."""
+
 CHANGES = "hand-over", "way back"
 WORDS = {
     "KAI": "under KAI's stand-in",
@@ -109,8 +111,8 @@ def rehearse(cluster: Cluster, pods: int, every_s: float = 1.0, stay_s: float = 
     try:
         kai.start("pod grouper", "scheduler", "binder", "queue controller", "pod-group controller")
         cluster.pods(pods, "research", "work")
-        cluster.wait_bound(pods, "work", LIMIT_S)
-        wait_for("all of it runs", lambda: len(running(cluster)) >= pods, LIMIT_S)
+        cluster.wait_bound(pods, "work", FILL_S)
+        wait_for("all of it runs", lambda: len(running(cluster)) >= pods, FILL_S)
         before = running(cluster)
         for thread in threads:
             thread.start()

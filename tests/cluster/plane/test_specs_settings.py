@@ -105,17 +105,23 @@ def test_restricted_nodes_take_pods_of_their_kind(spec: Spec, role: str, gpus: i
 
 @specs("Hierarchy level fairness / Hierarchy level fairness / reclaim after changing hierarchy level fairness type")
 def test_the_hierarchy_of_fair_shares_changes_while_it_runs(spec: Spec) -> None:
-    """Of two departments the first has one queue, the second three: with levels each department has half."""
-    for name in ("first", "second"):
-        spec.queue(name, 0, parent="")
+    """Of two departments the first has one queue, the second three. With levels these have 20 and 12 of 32 GPUs.
+
+    Without them each queue has eight. Evicted pods are made anew: queues that have nothing more to run get nothing,
+    and that differs with what was placed before the last queue had its pods.
+    """
+    for name, weight in (("first", 5), ("second", 3)):
+        spec.queue(name, 0, parent="", weight=weight)
     one = spec.queue("one", 0, "first")
     queues = [spec.queue(f"two-{index}", 0, "second") for index in range(3)]
-    spec.pods("one", 16, one, 2)
+    for number in range(16):
+        spec.job(f"one-{number}", one, 1, gpus=2)
     spec.wait_count("one", 16)
     for index, queue in enumerate(queues):
-        spec.pods(f"two-{index}", 6, queue, 2)
-    spec.wait_count("two", 8)
-    spec.wait_count("one", 8)
+        for number in range(6):
+            spec.job(f"two-{index}-{number}", queue, 1, gpus=2)
+    spec.wait_count("two", 6)
+    spec.wait_count("one", 10)
     spec.shard(args={"full-hierarchy-fairness": "false"})
     spec.wait_count("two", 12)
     spec.wait_count("one", 4)
