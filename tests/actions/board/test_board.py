@@ -27,6 +27,7 @@ from kai_solver.planstate.eligibility import Eligibility, Preemptor, refuses_rec
 from kai_solver.planstate.state import State
 from kai_solver.planstate.victims import VictimPool
 from kai_solver.problem import build_problem
+from tests.support.builders import a_cluster, a_gang, a_node
 from tests.support.loaded import a_loaded_cluster, a_real_cluster
 from tests.support.oracles import Unasked
 
@@ -184,6 +185,16 @@ def test_the_board_and_the_working_state_say_the_same_after_all_turns(snapshot: 
         inside, width = domain >= 0, board.arrays.domains.free.shape[1]
         free = np.bincount(domain[inside], weights=nodes.gpu_free[inside], minlength=width)
         assert (board.arrays.domains.free[row] == free).all()
+
+
+def test_jobs_that_are_nearly_all_alike_are_served_in_batches() -> None:
+    jobs = [a_gang(f"job-{number:02}") for number in range(40)]
+    others = [a_gang(f"other-{number}", pods=2) for number in range(3)]
+    for gangs, by_board in ((jobs, False), ([*jobs, *others], True)):
+        actions = Actions(build_problem(a_cluster([a_node("n", gpus=8)], gangs)), ACTIONS, Unasked(), by_board=True)
+        outcome = actions.run()
+        assert (actions.context.board is not None) is by_board
+        assert sum(len(admission.allocation_unit.pods) for admission in outcome.admissions) == 8
 
 
 @pytest.mark.slow
