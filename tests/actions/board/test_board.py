@@ -211,10 +211,8 @@ def test_the_checker_accepts_plans_of_the_board_and_they_serve_as_many(
     found = check_plan(snapshot, plan, actions=model.actions)
     assert [violation for violation in found if violation.rule not in WASTE] == []
     assert not any("refused" in note for note in plan.notes)
-    # Both are heuristics: a gang that finds its victims may cost several later, smaller ones their room.
-    gpus = {pod.key: pod.gpu.devices for gang in snapshot.gangs for pod in gang.pods}
-    served, before = (sum(gpus[bind.pod] for bind in one.binds) for one in (plan, one_by_one))
-    assert served >= 0.9 * before
+    # Both are heuristics: other victims leave, and one large gang may take the room of several later ones.
+    assert len(plan.admitted) >= 0.85 * len(one_by_one.admitted)
 
 
 @pytest.mark.slow
