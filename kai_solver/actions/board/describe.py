@@ -327,7 +327,9 @@ class Board:
             later=parts.later.copy(),
             now=parts.now.copy(),
             asked=np.array([one[0] for one in said if one is not None], dtype=np.int64).reshape(len(shapes), width),
-            width=np.array([one[1] for one in said if one is not None], dtype=np.int64).reshape(len(shapes), -1),
+            width=np.array([one[1] for one in said if one is not None], dtype=np.int64).reshape(
+                len(shapes), len(parts.aware)
+            ),
             held=self._held_in(rule, parts, units),
             placed=np.zeros((len(record.node), *inner), dtype=np.int64),
             moved=np.zeros((len(record.moved), *inner), dtype=np.int64),
@@ -564,7 +566,7 @@ class Board:
         units, pool = self.arrays.units, self._pool
         units.cost[:] = pool.cost
         if moves:
-            devices = self.arrays.shapes.devices[units.shape]
+            devices = np.append(self.arrays.shapes.devices, 0)[units.shape]  # The last one is for `NONE`.
             may, tie = units.movable & (units.where != MOVED), np.array(pool.rank) / (len(pool.units) + 1)
             units.cost[:] = np.where(may, units.pods * (1.0 + devices) ** 2 + tie, IMPOSSIBLE)
         self._prices_moves = moves

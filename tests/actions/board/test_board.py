@@ -19,7 +19,7 @@ from kai_solver.actions.board.victims import cost_at
 from kai_solver.actions.gang_order import GangOrder
 from kai_solver.actions.room.node import NodeRoom
 from kai_solver.check import WASTE, check_plan
-from kai_solver.domain import Action, Snapshot
+from kai_solver.domain import Action, NumaTopology, NumaZone, Snapshot
 from kai_solver.engine import cycle
 from kai_solver.modelfiles import load_model
 from kai_solver.planstate.allocation_units import AllocationUnits
@@ -27,7 +27,7 @@ from kai_solver.planstate.eligibility import Eligibility, Preemptor, refuses_rec
 from kai_solver.planstate.state import State
 from kai_solver.planstate.victims import VictimPool
 from kai_solver.problem import build_problem
-from tests.support.builders import a_cluster, a_gang, a_node
+from tests.support.builders import a_cluster, a_gang, a_node, a_queue
 from tests.support.loaded import a_loaded_cluster, a_real_cluster
 from tests.support.oracles import Unasked
 
@@ -185,6 +185,22 @@ def test_the_board_and_the_working_state_say_the_same_after_all_turns(snapshot: 
         inside, width = domain >= 0, board.arrays.domains.free.shape[1]
         free = np.bincount(domain[inside], weights=nodes.gpu_free[inside], minlength=width)
         assert (board.arrays.domains.free[row] == free).all()
+
+
+@pytest.mark.usefixtures("on_the_board")
+@pytest.mark.parametrize(
+    "numa", [None, NumaTopology("restricted", "pod", (NumaZone("z", (64_000, 0, 8_000, 0)),), (2,))]
+)
+def test_a_cluster_in_which_all_pods_share_gpus_has_no_plain_gang(numa: NumaTopology | None) -> None:
+    running = [a_gang(f"run-{number}", pods=2, on=f"n{number}", queue="a", each={"milli": 500}) for number in range(4)]
+    waiting = [a_gang(f"wait-{number}", pods=1 + number % 2, queue="b", each={"milli": 500}) for number in range(6)]
+    nodes = [a_node(f"n{number}", gpus=1, numa=numa) for number in range(4)]
+    queues = [a_queue("a", quota=0), a_queue("b", quota=4)]
+    actions = Actions(build_problem(a_cluster(nodes, [*running, *waiting], queues)), ACTIONS, Unasked(), by_board=True)
+    outcome = actions.run()
+    assert actions.context.board is not None
+    assert not any(actions.context.board.is_plain.values())
+    assert outcome.admissions
 
 
 def test_jobs_that_are_nearly_all_alike_are_served_in_batches() -> None:
