@@ -589,7 +589,8 @@ class _Run:
         is_time = FIRST_S <= self.clock() - self.start_s <= self.budget_s / 2
         if not is_time or self._first is not None or self.model.search.deterministic:
             return
-        if self._child is None and self._is_by_board(outcome.state.problem):
+        has_solver = self._child is not None and self.model.search.enabled
+        if not has_solver and self._is_by_board(outcome.state.problem):
             return
         if not is_worth_it(outcome, self.clock() - self._phase_s):
             return
