@@ -86,7 +86,7 @@ class Pace(Protocol):
         ...
 
 
-ALIKE = 16
+EQUAL = 16
 """Gangs of one pod for each kind of them, and for each other gang, from which on batches serve them faster than turns:
 4,000 jobs of one kind on 500 empty nodes take 0.06 s of CPU so, and 0.2 s in turns (2026-11-27)."""
 
@@ -169,11 +169,11 @@ class Context:
         """The gangs ``candidates`` in their order, the plain ones served by kernels; None where that is not for them.
 
         Where few gangs wait, a reclaim is played through (`survival`), which kernels do not. Where nearly all gangs are
-        alike, they are served in batches.
+        equal, they are served in batches.
         """
         if not self._by_board or (action is Action.RECLAIM and len(candidates) <= MOST_WAITING):
             return None
-        if self._are_alike(candidates):
+        if self._are_equal(candidates):
             return None
         if self.board is None:
             self.board = Board(self.state, self.gang_units, candidates)
@@ -183,15 +183,15 @@ class Context:
             self.board.with_units(self.outcome.pool)
         return BoardLine(self, self.board, action, candidates)
 
-    def _are_alike(self, gangs: Sequence[int]) -> bool:
-        """Whether so many of ``gangs`` have one pod and are alike that batches of them are faster than turns."""
+    def _are_equal(self, gangs: Sequence[int]) -> bool:
+        """Whether so many of ``gangs`` have one pod and are equal that batches of them are faster than turns."""
         problem, kinds, alone = self.problem, set[tuple[int, int, int]](), 0
         for index in gangs:
             gang = problem.gangs[index]
             if len(gang.gang.pods) == 1 and gang.pending:
                 alone += 1
                 kinds.add((gang.queue, gang.gang.priority, problem.pod_shape[gang.pending[0]]))
-        return alone > ALIKE * (len(kinds) + len(gangs) - alone)
+        return alone > EQUAL * (len(kinds) + len(gangs) - alone)
 
     def left_open(self, allocation_unit: AllocationUnit) -> Refusal:
         """The refusal of what found no room, until bounds are asked of the final state."""

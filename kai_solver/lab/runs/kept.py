@@ -145,4 +145,5 @@ def written(folder: Path, cure: str = AGAIN) -> Iterator[None]:
     try:
         yield
     except OSError as error:
+        cure = "Choose another folder" if isinstance(error, FileExistsError | NotADirectoryError) else cure
         raise InputError(f"cannot be written: {error.strerror or error}", file=str(folder), cure=cure) from error
