@@ -418,8 +418,7 @@ class _Run:
         if not has_unknown(outcome) or self.should_stop():
             return
         end_s = max(self.deadline_s, min(self.clock(), self.deadline_s) + LEAST_PART * self.budget_s)
-        is_exact = self.model.search.deterministic
-        prove(outcome, self.model.actions, lambda: inf if is_exact else end_s - self.clock(), self._oracle())
+        prove(outcome, self.model.actions, self._left_until(end_s), self._oracle())
         self._phase("proofs")
 
     def _prove_unasked(self, outcome: Outcome) -> None:
@@ -432,13 +431,12 @@ class _Run:
             return
         now_s = self.clock()
         end_s = min(now_s + PART_OF_ACTIONS * self.timing["greedy"], self.deadline_s - self.kept_s)
-        is_exact = self.model.search.deterministic
-
-        def left_s() -> float:
-            return inf if is_exact else end_s - self.clock()
-
-        prove(outcome, self.model.actions, left_s, self._oracle(), UNASKED_STATES)
+        prove(outcome, self.model.actions, self._left_until(end_s), self._oracle(), UNASKED_STATES)
         self._phase("proofs")
+
+    def _left_until(self, end_s: float) -> Callable[[], float]:
+        """Tells the seconds until then; without end in a deterministic cycle."""
+        return lambda: inf if self.model.search.deterministic else end_s - self.clock()
 
     def _is_by_board(self, problem: Problem) -> bool:
         """Whether plain gangs have their turns on flat arrays: the cluster is large, and kernels are there.

@@ -78,7 +78,7 @@ class FitTable:
             rules = tuple(rule for rule in self.state.rules if rule.limits(shape))
             now, later = self._compute(shape, None, rules)
             everywhere = np.arange(len(now))
-            found = self._counts[shape] = _Counts(now, later, len(touched), self._score(shape, everywhere), rules)
+            found = self._counts[shape] = _Counts(now, later, len(touched), self.state.score(shape, everywhere), rules)
         elif found.seen < len(touched):
             self._refresh(shape, found, sorted(set(touched[found.seen :])))
             found.seen = len(touched)
@@ -110,7 +110,7 @@ class FitTable:
         rows = np.array(nodes, dtype=np.int64)
         found.now[rows], found.later[rows] = self._compute(shape, rows, found.rules)
         if len(found.score):
-            found.score[rows] = self._score(shape, rows)
+            found.score[rows] = self.state.score(shape, rows)
 
     def _is_counted_alone(self, shape: int) -> bool:
         gpu = self.state.problem.shapes.shapes[shape].gpu
@@ -143,10 +143,6 @@ class FitTable:
             later, now = min(later, sum(shares)), min(now, sum(max(free, 0) // parts for free in present))
         later = max(later, 0)
         return max(min(now, later), 0), later
-
-    def _score(self, shape: int, nodes: IntArray) -> IntArray:
-        scores = [score for rule in self.state.rules if (score := rule.score(shape, nodes)) is not None]
-        return sum(scores[1:], start=scores[0]) if scores else np.zeros(0, dtype=np.int64)
 
     def took(self, shape: int, node: int, *, now: bool) -> None:
         """One pod of ``shape`` was just put on ``node`` and nothing else happened since ``counts``: one less fits."""

@@ -486,6 +486,11 @@ class State:
         every: BoolArray = np.logical_and.reduce(masks)
         return every
 
+    def score(self, shape: int, nodes: IntArray) -> IntArray:
+        """(K,) points of ``nodes`` by rules, by how well they suit one more pod; (0,) where no rule says any."""
+        scores = [score for rule in self.rules if (score := rule.score(shape, nodes)) is not None]
+        return sum(scores[1:], start=scores[0]) if scores else np.zeros(0, dtype=np.int64)
+
     def keeps_spacing(self, gang: int) -> bool:
         """True where the pods of ``gang`` lie as rules ask."""
         return not self.problem.gangs[gang].is_spaced or all(rule.keeps_spacing(gang) for rule in self.rules)

@@ -287,26 +287,22 @@ class Board:
         specs, size = [problem.shapes.shapes[shape] for shape in shapes], len(problem.nodes)
         masks = [problem.shapes.mask(shape) for shape in shapes]
         width = problem.snapshot.schema.size
-        scores = [self._score(shape) for shape in shapes]
-        has_scores = any(score is not None for score in scores)
-        best = np.full(size, BEST)
         return Shapes(
             request=np.array([spec.request for spec in specs], dtype=np.int64).reshape(len(shapes), width),
             devices=np.array([spec.gpu.devices for spec in specs], dtype=np.int64),
             allowed=np.array(masks, dtype=np.bool_).reshape(len(shapes), size),
-            handicap=POINT
-            * np.array([BEST - (best if score is None else score) for score in scores], dtype=np.int64).reshape(
-                len(shapes), size
-            )
-            if has_scores
-            else np.zeros((len(shapes), 0), dtype=np.int64),
+            handicap=self._handicaps(shapes),
         )
 
-    def _score(self, shape: int) -> IntArray | None:
-        """(N,) points of a shape by rules; None: none says any."""
+    def _handicaps(self, shapes: Sequence[int]) -> IntArray:
+        """(S, N) by how far nodes are from the best score that rules give; (S, 0) where no rule scores any of these."""
         nodes = np.arange(len(self.problem.nodes))
-        scores = [score for rule in self.state.rules if (score := rule.score(shape, nodes)) is not None]
-        return np.sum(scores, axis=0) if scores else None
+        scores = [self.state.score(shape, nodes) for shape in shapes]
+        found = np.zeros((len(shapes), max(map(len, scores), default=0)), dtype=np.int64)
+        for row, score in zip(found, scores, strict=True):
+            if len(score):
+                row[:] = POINT * (BEST - score)
+        return found
 
     def _zone_arrays(self, units: Units, record: Record) -> Zones:
         size, width = len(self.problem.nodes), self.problem.snapshot.schema.size
