@@ -290,13 +290,18 @@ def settled(world: World) -> int:
     return done
 
 
-def test_a_quiet_cluster_has_no_cycles(world: World) -> None:
+def with_one_pod(world: World) -> None:
+    """Start with a node and a pod that is bound; from then on only news causes cycles."""
     world.scheduler.pace = Pace(period_s=0.05, settle_s=0.01, late_s=1000, idle_s=1000)
     world.node("a")
     world.pod("p")
     world.seen()
     world.start()
     world.until(lambda: len(world.places()) == 1)
+
+
+def test_a_quiet_cluster_has_no_cycles(world: World) -> None:
+    with_one_pod(world)
     for beat in range(5):
         world.api.patch(NODES, "", "a", {"status": {"images": [str(beat)]}}, subresource="status")
     version = world.api.get(NODES, "", "a")["metadata"]["resourceVersion"]
@@ -305,12 +310,7 @@ def test_a_quiet_cluster_has_no_cycles(world: World) -> None:
 
 
 def test_what_was_expected_is_worth_no_cycle_of_its_own(world: World) -> None:
-    world.scheduler.pace = Pace(period_s=0.05, settle_s=0.01, late_s=1000, idle_s=1000)
-    world.node("a")
-    world.pod("p")
-    world.seen()
-    world.start()
-    world.until(lambda: len(world.places()) == 1)
+    with_one_pod(world)
     world.seen()
     assert settled(world) == 1, "its own binding is no news"
     world.api.patch(PODS, "n", "p", {"status": {"phase": "Running"}}, subresource="status")
@@ -320,12 +320,7 @@ def test_what_was_expected_is_worth_no_cycle_of_its_own(world: World) -> None:
 
 
 def test_a_pod_group_is_news_unless_we_made_it(world: World) -> None:
-    world.scheduler.pace = Pace(period_s=0.05, settle_s=0.01, late_s=1000, idle_s=1000)
-    world.node("a")
-    world.pod("p")
-    world.seen()
-    world.start()
-    world.until(lambda: len(world.places()) == 1)
+    with_one_pod(world)
     ours = {"metadata": {"name": "ours", "annotations": {names.OWN_CREATED: "pod"}}, "spec": {"queue": "q"}}
     world.api.create(POD_GROUPS, "n", ours)
     world.until(lambda: world.store.get(POD_GROUPS, "n/ours") is not None)
