@@ -81,8 +81,7 @@ class _Sharing:
         self.waiting = [self._candidate(pool, group) for group in groups]
         for admission in self.admissions:
             self.replay.receive(admission)
-        for candidate in self.waiting:
-            self._charge(candidate, -1)
+        self._charge(self.waiting, -1)
 
     def run(self) -> Shared:
         """From the last admission to the first."""
@@ -102,8 +101,13 @@ class _Sharing:
         charge = sum_of(unit.charge for unit in units) if group.evicted else (0, 0, 0)
         return _Candidate(group, self.problem.gangs[units[0].gang].queue, charge, parts)
 
-    def _charge(self, candidate: _Candidate, sign: int) -> None:
-        self.replay.add(candidate.queue, candidate.charge, sign)
+    def _charge(self, candidates: Iterable[_Candidate], sign: int) -> None:
+        """Give their queues what they hold, or take it; once a queue, since its whole path changes."""
+        of_queue: dict[int, list[Charge]] = {}
+        for candidate in candidates:
+            of_queue.setdefault(candidate.queue, []).append(candidate.charge)
+        for queue, charges in of_queue.items():
+            self.replay.add(queue, sum_of(charges), sign)
 
     def _taken(self, admission: Admission, able: list[_Candidate]) -> list[_Candidate]:
         """Those of ``able`` that the admission takes; they are back in their queues then."""
@@ -112,8 +116,7 @@ class _Sharing:
             right = self.problem.reclaim_right(self.replay.allocated, gang.queue, charge)
             if right.refusal(self.replay.fixed, preemptible=gang.gang.preemptible) is not None:
                 return []
-        for candidate in able:
-            self._charge(candidate, +1)
+        self._charge(able, +1)
         return able if admission.action is not Action.RECLAIM else self._reclaimed(gang.queue, charge, able)
 
     def _reclaimed(self, leaf: int, charge: Charge, able: list[_Candidate]) -> list[_Candidate]:
@@ -121,8 +124,7 @@ class _Sharing:
         for candidate in able:
             levels.setdefault(levelled(self.problem.queues, leaf, candidate.queue), []).append(candidate)
         while refused := [level for level in levels if not self._may_lose(level, levels, leaf, charge)]:
-            for candidate in (candidate for level in refused for candidate in levels.pop(level)):
-                self._charge(candidate, -1)
+            self._charge((candidate for level in refused for candidate in levels.pop(level)), -1)
         return [candidate for candidates in levels.values() for candidate in candidates]
 
     def _may_lose(self, level: _Level, levels: Mapping[_Level, list[_Candidate]], leaf: int, charge: Charge) -> bool:

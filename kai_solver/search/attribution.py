@@ -54,6 +54,7 @@ class _Evictors:
     def __init__(self, outcome: Outcome, takers: Sequence[frozenset[int]]) -> None:
         self._kinds: dict[tuple[Action, int], tuple[frozenset[int], list[int]]] = {}
         self._holders: dict[int, list[tuple[Action, int]]] = {}
+        self._found: dict[tuple[tuple[Action, int], ...], frozenset[int]] = {}
         for number, (admission, takes) in enumerate(zip(outcome.admissions, takers, strict=True)):
             if admission.action in EVICTING:
                 self._kinds.setdefault((admission.action, id(takes)), (takes, []))[1].append(number)
@@ -63,11 +64,12 @@ class _Evictors:
     def of(self, mover: Mover) -> frozenset[int]:
         """Numbers of the admissions that may evict the mover."""
         may = {Action.RECLAIM: mover.reclaimable, Action.PREEMPT: mover.preemptable}
-        found = {number for action, number in self._holders.get(mover.unit, ()) if may[action]}
-        for (action, _), (takes, numbers) in self._kinds.items():
-            if may[action] and mover.unit in takes:
-                found.update(numbers)
-        return frozenset(found)
+        kinds = tuple(kind for kind, (takes, _) in self._kinds.items() if may[kind[0]] and mover.unit in takes)
+        if kinds not in self._found:
+            self._found[kinds] = frozenset(number for kind in kinds for number in self._kinds[kind][1])
+        found = self._found[kinds]
+        more = {number for action, number in self._holders.get(mover.unit, ()) if may[action]} - found
+        return found | more if more else found
 
 
 def _able(

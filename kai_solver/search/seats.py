@@ -42,14 +42,19 @@ class Seats:
 
 
 def seat(
-    outcome: Outcome, pool: VictimPool, movers: Sequence[Mover], leaving: Collection[int], is_late: Callable[[], bool]
+    outcome: Outcome,
+    pool: VictimPool,
+    movers: Sequence[Mover],
+    leaving: Collection[int],
+    staying: Collection[int],
+    is_late: Callable[[], bool],
 ) -> Seats | None:
     """Let just ``leaving`` of ``movers`` leave, and as few others as possible, and give all admitted their places.
 
-    None, with the state as it was, where some find no place, or ``is_late``: room for one gang takes 5 ms on 2,000
+    ``staying``: units that must not leave as well; they may move. None, with the state as it was, where some find no place, or ``is_late``: room for one gang takes 5 ms on 2,000
     nodes (CPU, 2026-11-23), and with seed 3 many lack it.
     """
-    return _Seating(outcome, pool, movers, leaving, is_late).run()
+    return _Seating(outcome, pool, movers, leaving, staying, is_late).run()
 
 
 class _Holdings(NamedTuple):
@@ -73,9 +78,10 @@ class _Seating:
         pool: VictimPool,
         movers: Sequence[Mover],
         leaving: Collection[int],
+        staying: Collection[int],
         is_late: Callable[[], bool],
     ) -> None:
-        self.is_late = is_late
+        self.is_late, self.staying = is_late, staying
         self.outcome, self.pool, self.state = outcome, pool, outcome.state
         self.problem = outcome.state.problem
         self.movers = {mover.unit: mover for mover in movers}
@@ -114,23 +120,22 @@ class _Seating:
     def _place(self, admitted: Sequence[AllocationUnit]) -> bool:
         """Give every unit its places, the largest pods first; then those that made room for them."""
         placer, ejected = Placer(self.state, fits=FitTable(self.state)), list[int]()
+        later = Placer(self.state, fits=placer.fits, later=True)
         for unit in sorted(admitted, key=self._size, reverse=True):
             if self.is_late():
                 return False
             if not placer.place_unit(unit):
-                made = self._make_room(placer, unit)
+                made = self._make_room(placer, later, unit)
                 if made is None:
                     return False
                 ejected += made
-        later = Placer(self.state, fits=placer.fits, later=True)
         dearest = sorted(ejected, key=lambda unit: (-self._price(self.movers[unit], placer.fits), unit))
         homeless = [u for u in dearest if not self.state.returns_to_origin(_pods(self.movers[u]), rules=False)]
         for unit_number in homeless:
             mover = self.movers[unit_number]
             if _is_loose(mover) and self._move(later, mover):
-                self.moved.append(unit_number)
-                self.pool.note_places(unit_number)
-            elif mover.reclaimable or mover.preemptable:
+                self._note_moved(mover)
+            elif self._may_leave(mover):
                 self.leaving.add(unit_number)
             else:
                 return False
@@ -145,8 +150,7 @@ class _Seating:
         """
         by_queue: dict[int, list[Mover]] = {}
         for mover in self.movers.values():
-            may_leave = (mover.reclaimable or mover.preemptable) and not mover.bears
-            if may_leave and mover.unit not in self.leaving and mover.unit not in self.moved:
+            if self._may_leave(mover) and not mover.bears and mover.unit not in self.leaving and mover.unit not in self.moved:
                 by_queue.setdefault(self.problem.gangs[mover.gang].queue, []).append(mover)
         for queue, movers in by_queue.items():
             for mover in sorted(movers, key=lambda m: (m.stratum, m.work, m.unit)):
@@ -170,8 +174,14 @@ class _Seating:
                 continue
             self.leaving.remove(mover.unit)
             if not is_home:
-                self.moved.append(mover.unit)
-                self.pool.note_places(mover.unit)
+                self._note_moved(mover)
+
+    def _may_leave(self, mover: Mover) -> bool:
+        return (mover.reclaimable or mover.preemptable) and mover.unit not in self.staying
+
+    def _note_moved(self, mover: Mover) -> None:
+        self.moved.append(mover.unit)
+        self.pool.note_places(mover.unit)
 
     def _move(self, placer: Placer, mover: Mover) -> bool:
         """Place all pods of ``mover`` elsewhere, or none."""
@@ -180,6 +190,10 @@ class _Seating:
             return True
         self.state.rollback(mark)
         return False
+
+    def _goes_elsewhere(self, placer: Placer, mover: Mover) -> bool:
+        """Give what was taken off its node its place there again, or another."""
+        return self.state.returns_to_origin(_pods(mover), rules=False) or self._move(placer, mover)
 
     def _size(self, unit: AllocationUnit) -> tuple[int, int, int]:
         """Thousandths of GPUs of the largest pod, and in all; CPU."""
@@ -241,12 +255,15 @@ class _Seating:
         """What it costs about that a unit is taken off its node; infinite where it can go nowhere."""
         if _is_loose(mover) and all(fits.has_room(piece.shape) for piece in mover.pieces):
             return 1.0 + mover.charge[GPU]
-        if mover.reclaimable or mover.preemptable:
+        if self._may_leave(mover):
             return (LEAVES + mover.work) * self._factor[mover.stratum]
         return np.inf
 
-    def _make_room(self, placer: Placer, unit: AllocationUnit) -> list[int] | None:
-        """Place ``unit`` where taking others off their nodes costs least; those, or None where that does not help."""
+    def _make_room(self, placer: Placer, later: Placer, unit: AllocationUnit) -> list[int] | None:
+        """Place ``unit`` where taking others off their nodes costs least; those, or None where that does not help.
+
+        What must not leave has its place elsewhere at once, before another takes it.
+        """
         for nodes in self._cheapest(placer, unit):
             mark, off = self.state.mark(), list[int]()
             for number in dict.fromkeys(n for node in nodes for n in self._at.get(node, ())):
@@ -256,8 +273,12 @@ class _Seating:
                     off.append(number)
                     for pod in pods:
                         self.state.evict(pod)
-            if placer.place_unit(unit):
-                return off
+            bound = [self.movers[n] for n in off if not self._may_leave(self.movers[n])]
+            if placer.place_unit(unit) and all(self._goes_elsewhere(later, mover) for mover in bound):
+                for mover in bound:
+                    if self.pool.is_moved(mover.unit):
+                        self._note_moved(mover)
+                return [n for n in off if self._may_leave(self.movers[n])]
             self.state.rollback(mark)
         return None
 

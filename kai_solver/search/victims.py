@@ -54,12 +54,13 @@ ROUND_S = 4e-5
 0.5 s of CPU time there (2026-11-23)."""
 GAP = 0.001
 """Part of the least work that is not searched for; takers and places cost more."""
-VICTIMS_PART, SEATS_PART = 0.4, 0.8
-"""Most of the time that is left for each choice of victims, and for places."""
+VICTIMS_PART, SEATS_PART, TAKERS_PART = 0.4, 0.8, 0.3
+"""Most of the time that is left for each choice of victims, for places, and for each programme of victims with takers.
+"""
 SMALL = 4_000
 """Thousandths of GPUs of pods that may move for places: with them CP-SAT finds places on 1,000 loaded nodes (seed 3) in
 0.7 s, with all that may move in none of 4 s (2026-11-23)."""
-ROUNDS, SPARING, TAKER_ROUNDS = 8, 3, 2
+ROUNDS, SPARING, TAKER_ROUNDS, SEAT_TRIES = 8, 3, 2, 3
 """How often victims are chosen again because some of them have no taker: one to six times on loaded clusters. After
 how many of these just those are to stay, and no longer their queues to keep more, so that one might be found."""
 
@@ -133,9 +134,13 @@ class VictimChoice:
         if not works or all(least.get(s.name) == cost for s, cost in zip(works, self.costs, strict=False)):
             return False
         zeros = next((number for number, stage in enumerate(works[:-1]) if least.get(stage.name, 0)), len(works) - 1)
-        improved = bool(leaving) and self._seated(leaving)
+        improved = bool(leaving) and self._seated(self._taken_of(leaving))
         if self._is_near(works, least):
             return improved
+        if leaving and self._has_time_for_a_round:
+            improved |= self._seated(self._with_takers(leaving))
+            if self._is_near(works, least):
+                return improved
         improved |= self._choose(works, zeros)
         if exactly and not self.solver_client.is_out_of_time:
             improved |= self._choose([replace(stage, gap=0.0) for stage in self._asked], 0)
@@ -149,31 +154,48 @@ class VictimChoice:
         return True
 
     def _seated(self, leaving: frozenset[int]) -> bool:
-        """Let ``leaving`` leave, give all their places one after the other, and keep that if it costs less."""
+        """Let ``leaving`` leave, give all their places one after the other, and keep that if it costs less.
+
+        More may leave where places are missing. Where no gang may take these, theirs stay in the next try.
+        """
         outcome, before = self.outcome, self.costs
         mark, admissions = outcome.state.mark(), outcome.admissions
-        client = self.solver_client
-        leaving = self._with_takers(leaving)
-        seats = seat(outcome, self.pool, self.joint.movers, leaving, lambda: client.is_out_of_time)
-        if seats is None:
-            return False
-        if self.costs < before and self._may_move(seats.moved) and self._is_allowed(seats):
-            return True
-        outcome.state.rollback(mark)
-        outcome.replace_admissions(admissions)
+        client, staying = self.solver_client, set[int]()
+        for _ in range(SEAT_TRIES):
+            seats = seat(outcome, self.pool, self.joint.movers, leaving, staying, lambda: client.is_out_of_time)
+            if seats is None:
+                break
+            shared = self._shared(seats.leaving)
+            is_better = self.costs < before and self._may_move(seats.moved)
+            if is_better and self._is_allowed(seats, shared):
+                return True
+            outcome.state.rollback(mark)
+            outcome.replace_admissions(admissions)
+            left = _left(shared)
+            tight = {mover.queue for mover in self.joint.movers if mover.unit in left}
+            more = {mover.unit for mover in self.joint.movers if mover.queue in tight} - leaving - staying
+            if not is_better or not more:
+                break
+            staying |= more
         return False
+
+    def _shared(self, leaving: frozenset[int]) -> Shared:
+        """Which admissions take ``leaving``."""
+        movers = [mover for mover in self.joint.movers if mover.unit in leaving]
+        return share_victims(self.outcome, movers, self.rights.takers)
 
     def _with_takers(self, leaving: frozenset[int]) -> frozenset[int]:
         """Units like ``leaving`` that all have gangs that may take them, as far as they are found."""
         rows: list[Row] = []
+        budget = self.solver_client.budget
         for _ in range(TAKER_ROUNDS):
             movers = [mover for mover in self.joint.movers if mover.unit in leaving]
-            shared = share_victims(self.outcome, movers, self.rights.takers)
-            left = {unit for group in shared.left for unit in group.units}
+            shared = self._shared(leaving)
+            left = _left(shared)
             if not left or not self._has_time_for_a_round:
                 break
             rows += self._sparing(movers, left, shared.short)
-            found = self.leaving_by(rows, self.solver_client.budget.end_s)
+            found = self.leaving_by(rows, budget.end_s - (1 - TAKERS_PART) * budget.left_s)
             if not found:
                 break
             leaving = found
@@ -198,8 +220,8 @@ class VictimChoice:
         path = self._victim_model.path
         for _ in range(ROUNDS):
             movers = [mover for mover in self.joint.movers if mover.unit in leaving]
-            shared = share_victims(self.outcome, movers, self.rights.takers)
-            left = {unit for group in shared.left for unit in group.units}
+            shared = self._shared(leaving)
+            left = _left(shared)
             if not left:
                 break
             kept: set[int] = set()
@@ -218,10 +240,8 @@ class VictimChoice:
         most = self.solver_client.model.moves.per_cycle
         return most == UNLIMITED or sum(len(self.pool.units[unit].pods) for unit in units) <= most
 
-    def _is_allowed(self, seats: Seats) -> bool:
-        """Whether every reclaim may take its part of what leaves and moves; then they do."""
-        movers = [mover for mover in self.joint.movers if mover.unit in seats.leaving]
-        shared = share_victims(self.outcome, movers, self.rights.takers)
+    def _is_allowed(self, seats: Seats, shared: Shared) -> bool:
+        """Whether every reclaim may take its part of what leaves, as ``shared``, and moves; then they do."""
         if shared.left:
             return False
         action = {unit: admission.action for admission in shared.admissions for unit in admission.units}
@@ -244,7 +264,7 @@ class VictimChoice:
         if found is None:
             return False
         leaving = frozenset(unit for admission in found.admissions for unit in admission.units)
-        return self._seated(leaving) or self._seat({u: a.action for a in found.admissions for u in a.units}, found)
+        return self._seated(self._with_takers(leaving)) or self._seat({u: a.action for a in found.admissions for u in a.units}, found)
 
     # -- victims and takers ----------------------------------------------------------------------------------------
 
@@ -261,7 +281,7 @@ class VictimChoice:
             shared = share_victims(self.outcome, movers, self.rights.takers)
             if not shared.left:
                 return shared
-            left = {u for group in shared.left for u in group.units}
+            left = _left(shared)
             if number < SPARING:
                 model.spare(movers, left, shared.short)
             else:
@@ -351,3 +371,8 @@ class VictimChoice:
         outcome.replace_admissions(admissions)
         self.note = "the solver's victims would not be allowed reclaim by reclaim; those found before are kept"
         return "refused"
+
+
+def _left(shared: Shared) -> set[int]:
+    """Units that no admission may take."""
+    return {unit for group in shared.left for unit in group.units}
