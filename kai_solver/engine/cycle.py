@@ -468,7 +468,7 @@ class _Run:
 
     def _priced_refine(self, outcome: Outcome, child: SolverChild | None, *, is_priced: bool) -> Refined | None:
         """`_refine` with the prices of what is admitted now."""
-        if child is not None and is_priced and self._pricing_of(outcome) is None:
+        if child is not None and is_priced and (self._pricing is None or not self._pricing.is_of(outcome)):
             self._pricing = self._ask_prices(outcome, child)
         return self._refine(outcome, child)
 

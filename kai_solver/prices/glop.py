@@ -33,7 +33,7 @@ ROUNDS = 8
 TOLERANCE = 1e-6
 """A pattern that pays less than this part of the dearest column is not made: the bound is repaired for it anyway."""
 
-WHOLE_COLUMNS, WHOLE_PART, WHOLE_COST = 40_000, 0.5, 0.01
+WHOLE_COLUMNS, WHOLE_PART, WHOLE_COST = 40_000, 0.2, 0.01
 """How much units are made whole: programmes so often that their columns are so many, 0.03 s each of 4,500 on 1,000
 loaded nodes; in this part of the time that is left. What whole ones may cost more than parts that count as whole: such
 parts may break rows."""

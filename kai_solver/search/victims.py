@@ -134,13 +134,9 @@ class VictimChoice:
         if not works or all(least.get(s.name) == cost for s, cost in zip(works, self.costs, strict=False)):
             return False
         zeros = next((number for number, stage in enumerate(works[:-1]) if least.get(stage.name, 0)), len(works) - 1)
-        improved = bool(leaving) and self._seated(self._taken_of(leaving))
+        improved = bool(leaving) and self._seated(self._with_takers(leaving))
         if self._is_near(works, least):
             return improved
-        if leaving and self._has_time_for_a_round:
-            improved |= self._seated(self._with_takers(leaving))
-            if self._is_near(works, least):
-                return improved
         improved |= self._choose(works, zeros)
         if exactly and not self.solver_client.is_out_of_time:
             improved |= self._choose([replace(stage, gap=0.0) for stage in self._asked], 0)
@@ -192,7 +188,7 @@ class VictimChoice:
             movers = [mover for mover in self.joint.movers if mover.unit in leaving]
             shared = self._shared(leaving)
             left = _left(shared)
-            if not left or not self._has_time_for_a_round:
+            if not left or not self._has_time_for(2):
                 break
             rows += self._sparing(movers, left, shared.short)
             found = self.leaving_by(rows, budget.end_s - (1 - TAKERS_PART) * budget.left_s)
@@ -346,8 +342,11 @@ class VictimChoice:
 
     @property
     def _has_time_for_a_round(self) -> bool:
+        return self._has_time_for(1)
+
+    def _has_time_for(self, rounds: int) -> bool:
         client = self.solver_client
-        is_hurried = not client.model.search.deterministic and client.budget.left_s < self.estimate * ROUND_S
+        is_hurried = not client.model.search.deterministic and client.budget.left_s < rounds * self.estimate * ROUND_S
         return not is_hurried and not client.is_out_of_time
 
     def _put(self, joint: Joint, decision: Decision, shared: Shared) -> str:

@@ -46,7 +46,7 @@ def test_all_have_places_or_nothing_is_changed(seed: int, part: float) -> None:
     movers = joint_of(JointModelInput(outcome), rights_of(outcome)).movers
     leaving = {mover.unit for mover in movers if draw.random() < part and not mover.bears}
     places, gone = dict(state.places), set(state.gone)
-    found = seat(outcome, pool, movers, leaving, lambda: False)
+    found = seat(outcome, pool, movers, leaving, (), lambda: False)
     if found is None:
         assert (state.places, state.gone) == (places, gone)
         return
@@ -69,8 +69,29 @@ def test_most_of_them_are_served() -> None:
             continue
         movers = joint_of(JointModelInput(outcome), rights_of(outcome)).movers
         leaving = {mover.unit for mover in movers if outcome.pool.has_left(mover.unit)}
-        served += seat(outcome, outcome.pool, movers, leaving, lambda: False) is not None
+        served += seat(outcome, outcome.pool, movers, leaving, (), lambda: False) is not None
     assert served >= 6
+
+
+@pytest.mark.parametrize("part", [0.5, 1.0])
+def test_what_must_stay_leaves_in_no_plan(part: float) -> None:
+    """A ``part`` of what the greedy let stay must stay: others leave for it, or there are no places for all."""
+    served = extra = 0
+    for seed in range(8):
+        outcome, draw = decided(seed), Random(seed)
+        assert outcome.pool is not None
+        movers = joint_of(JointModelInput(outcome), rights_of(outcome)).movers
+        leaving = {mover.unit for mover in movers if outcome.pool.has_left(mover.unit) and draw.random() < 0.8}
+        staying = {mover.unit for mover in movers if mover.unit not in leaving and draw.random() < part}
+        found = seat(outcome, outcome.pool, movers, leaving, staying, lambda: False)
+        if found is None:
+            continue
+        served += 1
+        extra += len(found.leaving - leaving)
+        assert not found.leaving & staying
+        assert not [mover.unit for mover in movers if mover.unit in staying and outcome.pool.has_left(mover.unit)]
+    assert served
+    assert extra or part == 1.0
 
 
 def test_where_it_is_late_nothing_is_changed() -> None:
@@ -78,7 +99,7 @@ def test_where_it_is_late_nothing_is_changed() -> None:
     assert outcome.pool is not None
     places, gone = dict(outcome.state.places), set(outcome.state.gone)
     movers = joint_of(JointModelInput(outcome), rights_of(outcome)).movers
-    assert seat(outcome, outcome.pool, movers, (), lambda: True) is None
+    assert seat(outcome, outcome.pool, movers, (), (), lambda: True) is None
     assert (outcome.state.places, outcome.state.gone) == (places, gone)
 
 
@@ -90,7 +111,7 @@ def test_nothing_leaves_that_has_room(seed: int) -> None:
     assert pool is not None
     movers = joint_of(JointModelInput(outcome), rights_of(outcome)).movers
     leaving = {mover.unit for mover in movers if not mover.bears and (mover.reclaimable or mover.preemptable)}
-    found = seat(outcome, pool, movers, leaving, lambda: False)
+    found = seat(outcome, pool, movers, leaving, (), lambda: False)
     assert found is not None
     placer = Placer(state, fits=FitTable(state), later=True)
     for mover in movers:
@@ -114,7 +135,7 @@ def test_more_leaves_of_a_queue_at_its_limit(seed: int) -> None:
     assert preempting
     assert outcome.pool is not None
     movers = joint_of(JointModelInput(outcome), rights_of(outcome)).movers
-    found = seat(outcome, outcome.pool, movers, (), lambda: False)
+    found = seat(outcome, outcome.pool, movers, (), (), lambda: False)
     assert found is not None
     assert found.leaving
     assert all(within_limits(outcome.state, outcome.state.problem.gangs[gang].queue) for gang in preempting)
