@@ -87,9 +87,9 @@ def _read(objects: RawObjects, now_s: float, settings: KubeSettings | None, reca
     offers = plugin_only(book, nodes, settings)
     recall.begin((around, priorities, nvidia.guarded, nodes.has_single_mig, nodes.sharing, has_zones, offers))
     pods = _read_pods(objects, nodes, Namespaces(labels), settings, now_s, notices, book, offers, recall)
-    _name_strays(objects, pods, nodes, notices)
-    ours, foreign = _by_scheduler(pods, settings, notices)
     reader = GangReader(priorities, settings, notices, now_s, frozenset(nvidia.guarded), recall)
+    _name_strays(objects, pods, nodes, reader, notices)
+    ours, foreign = _by_scheduler(pods, settings, notices)
     membership = assign(ours, objects.pod_groups, OwnerIndex.of(objects.other, objects.pods), reader, around)
     schema = _schema(pods, nodes, settings.policy)
     finish = _Finish(schema, nodes, notices, recall, settings, _without_row(pods, schema, settings.policy))
@@ -190,11 +190,15 @@ def _name_unused(objects: RawObjects, notices: Notices) -> None:
         notices.warn(kind, f"kai-solver does not use such objects: {_listed(found)}")
 
 
-def _name_strays(objects: RawObjects, pods: Iterable[RawPod], nodes: NodeReading, notices: Notices) -> None:
+def _name_strays(
+    objects: RawObjects, pods: Iterable[RawPod], nodes: NodeReading, reader: GangReader, notices: Notices
+) -> None:
     """Annotations of ours that say nothing where they stand."""
     of_nodes = [("Node", f"Node {node.name}", node.strays) for node in nodes.nodes.values() if node.strays]
     of_pods = [("Pod", f"Pod {pod.key}", pod.strays) for pod in pods if pod.strays]
-    warn_of_strays(objects, (*of_nodes, *of_pods), notices)
+    facts = (reader.facts(value) for value in objects.pod_groups)
+    of_groups = [("PodGroup", f"PodGroup {one.key}", one.strays) for one in facts if one is not None and one.strays]
+    warn_of_strays(objects, (*of_nodes, *of_pods, *of_groups), notices)
 
 
 def _owner_kinds(pods: Iterable[Object]) -> set[str]:

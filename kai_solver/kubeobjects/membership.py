@@ -28,8 +28,8 @@ from kai_solver.kubeobjects.placements import agreed, read_placement
 from kai_solver.kubeobjects.podgroups import GangReader
 from kai_solver.kubeobjects.pods import RawPod
 from kai_solver.kubeobjects.raw import Raw
+from kai_solver.kubeobjects.recall import GroupFacts
 from kai_solver.kubeobjects.settings import KubeSettings
-from kai_solver.kubeobjects.times import stated_creation_s
 
 _NAMED = 5
 _ELSEWHERE = "another shard's scheduler places it"
@@ -64,8 +64,10 @@ def assign(
     gang that its family makes of it. A pod that refers to something that does not exist stays loose, with a notice.
     PodGroups that we wrote follow what the family says by now.
     """
-    outcome = Membership(reader.read_all(pod_groups), _elsewhere(pod_groups, reader))
-    own = _own(outcome, pod_groups)
+    gangs = reader.read_all(pod_groups)
+    facts = [found for value in pod_groups if (found := reader.facts(value)) is not None]
+    outcome = Membership(gangs, frozenset(found.key for found in facts if not found.is_ours))
+    own = _own(outcome, facts)
     others = tuple(value for value in pod_groups if not is_own(value)) if own else pod_groups
     unnamed: list[Member] = []
     groupers()  # a grouper that cannot be loaded is no fault of a pod
@@ -111,17 +113,16 @@ def _put_aside(outcome: Membership, pods: Iterable[RawPod], error: Exception, no
         outcome.loose.append(pod)
 
 
-def _own(outcome: Membership, pod_groups: tuple[Object, ...]) -> dict[str, Object]:
+def _own(outcome: Membership, facts: Iterable[GroupFacts]) -> dict[str, Object]:
     """PodGroups that we wrote, as far as they can be read, by ``namespace/name``."""
-    found = {}
-    for value in pod_groups:
-        if is_own(value):
-            key = f"{value['metadata'].get('namespace') or 'default'}/{value['metadata'].get('name')}"
-            if key in outcome.gangs and not outcome.gangs[key].set_aside:
-                found[key] = value
-                stated_s = stated_creation_s(Raw(value))
-                outcome.stated_creation_s |= {} if stated_s is None else {key: stated_s}
-    return found
+    own = {}
+    for found in facts:
+        gang = outcome.gangs.get(found.key) if found.is_own else None
+        if gang is not None and not gang.set_aside:
+            own[found.key] = found.value
+            if found.stated_creation_s is not None:
+                outcome.stated_creation_s[found.key] = found.stated_creation_s
+    return own
 
 
 def _is_of_our_making(
@@ -212,19 +213,6 @@ def _assign(outcome: Membership, pod: RawPod, gang_key: str, podset: str, notice
         outcome.loose.append(pod)
     else:
         outcome.assigned[gang_key].append((pod, podset))
-
-
-def _elsewhere(pod_groups: tuple[Object, ...], reader: GangReader) -> frozenset[str]:
-    """PodGroups of other node pools; another scheduler places their pods."""
-    found = set()
-    for value in pod_groups:
-        raw = Raw(value)
-        try:
-            if not reader.is_ours(raw):
-                found.add(namespaced_key(raw))
-        except InputError:
-            continue  # read_all has said so
-    return frozenset(found)
 
 
 def _gangs_by_owner(pod_groups: tuple[Object, ...]) -> dict[tuple[str, str], list[str]]:

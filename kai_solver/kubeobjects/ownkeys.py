@@ -83,7 +83,7 @@ def warn_of_strays(objects: RawObjects, read: Iterable[tuple[str, str, tuple[str
     Parameters
     ----------
     read
-        Kind, name and `strays` of pods and nodes, which are too many to be looked at in each reading.
+        Kind, name and `strays` of pods, PodGroups and nodes, which are too many to be looked at in each reading.
     """
     first: dict[tuple[str, str], str] = {}
     several: set[tuple[str, str]] = set()
@@ -97,8 +97,8 @@ def warn_of_strays(objects: RawObjects, read: Iterable[tuple[str, str, tuple[str
 
 
 def _others(objects: RawObjects) -> Iterator[tuple[str, str, tuple[str, ...]]]:
-    """Kind, name and strays of what is no pod and no node."""
-    known = (("Queue", objects.queues), ("PodGroup", objects.pod_groups), ("Topology", objects.topologies))
+    """Kind, name and strays of other objects."""
+    known = (("Queue", objects.queues), ("Topology", objects.topologies))
     kinds = [(kind, value) for kind, values in known for value in values]
     for kind, value in (*kinds, *((kind_of(value), value) for value in objects.other)):
         metadata = value.get("metadata") if isinstance(value, dict) else None

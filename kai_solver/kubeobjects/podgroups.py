@@ -2,22 +2,24 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, cast
 
 from kai_solver.domain import Gang, flat_gang
-from kai_solver.errors import printable
+from kai_solver.errors import InputError, printable
 from kai_solver.kubeobjects import names
 from kai_solver.kubeobjects.domains import read_may_use_spares
+from kai_solver.kubeobjects.grouping import is_own
 from kai_solver.kubeobjects.grouping.read import natural
 from kai_solver.kubeobjects.notices import Notices, namespaced_key, read_each
 from kai_solver.kubeobjects.objects import Object
 from kai_solver.kubeobjects.owners import top_owner
+from kai_solver.kubeobjects.ownkeys import strays
 from kai_solver.kubeobjects.placements import read_placement
 from kai_solver.kubeobjects.priorities import PriorityTable
 from kai_solver.kubeobjects.raw import Raw
-from kai_solver.kubeobjects.recall import Recall
+from kai_solver.kubeobjects.recall import GroupFacts, Recall
 from kai_solver.kubeobjects.settings import KubeSettings, in_pool
-from kai_solver.kubeobjects.times import LEEWAY_S
+from kai_solver.kubeobjects.times import LEEWAY_S, stated_creation_s
 from kai_solver.kubeobjects.tree import idle_minimums, read_tree
 from kai_solver.kubeobjects.trust import Trust
 
@@ -51,11 +53,29 @@ class GangReader:
                 return None
             return self.recall.made(namespaced_key(raw), (raw.value,), self.notices, lambda: self.read(raw))
 
-        return read_each("PodGroup", objects, self.notices, read, namespaced_key)
+        def known(value: object) -> tuple[str, Gang] | None:
+            facts = self.facts(cast("Object", value))
+            gang = self.recall.remembered(facts.key, (value,)) if facts is not None and facts.is_ours else None
+            return None if facts is None or gang is None else (facts.key, cast("Gang", gang))
+
+        return read_each("PodGroup", objects, self.notices, read, namespaced_key, known)
 
     def is_ours(self, raw: Raw) -> bool:
         """Whether the PodGroup is in our node pool."""
         return in_pool(raw.strings("metadata.labels"), self.settings)
+
+    def facts(self, value: Object) -> GroupFacts | None:
+        """What a PodGroup says beside its gang; None where it cannot be read: `read_all` says so."""
+        return self.recall.group(value, self._facts)
+
+    def _facts(self, value: Object) -> GroupFacts | None:
+        raw = Raw(value)
+        try:
+            key, annotations = namespaced_key(raw), raw.strings("metadata.annotations")
+            stated_s = stated_creation_s(raw)
+            return GroupFacts(value, key, self.is_ours(raw), is_own(value), stated_s, strays(annotations, "PodGroup"))
+        except InputError:
+            return None
 
     def read(self, raw: Raw, *, is_made: bool = False) -> Gang:
         """One gang without pods. If its spec is broken it is set aside as a gang, and its pods remain load.

@@ -56,6 +56,22 @@ class _Made:
     members: Sequence[Member] = ()
 
 
+@dataclass(frozen=True, slots=True)
+class GroupFacts:
+    """What a PodGroup says beside its gang.
+
+    ``is_ours``: it is in our node pool; ``is_own``: we wrote it; ``stated_creation_s``: when its gang came to be, as an
+    annotation says; ``strays``: what is wrong with annotations of ours on it.
+    """
+
+    value: Object
+    key: str
+    is_ours: bool
+    is_own: bool
+    stated_creation_s: float | None
+    strays: tuple[str, ...]
+
+
 @dataclass(slots=True)
 class Recall:
     """Keep one from reading to reading of one cluster; not for use by several threads at once."""
@@ -83,6 +99,10 @@ class Recall:
     _twins: dict[bytes, RawPod] = field(default_factory=dict)
     """Pods of this reading, by what is costly to read of them."""
 
+    _groups: dict[int, GroupFacts] = field(default_factory=dict)
+    """By the identity of the PodGroup, which is kept here."""
+
+    _fresh_groups: dict[int, GroupFacts] = field(default_factory=dict)
     _gangs: dict[str, tuple[Gang, Gang]] = field(default_factory=dict)
     _fresh_gangs: dict[str, tuple[Gang, Gang]] = field(default_factory=dict)
     _made: dict[str, _Made] = field(default_factory=dict)
@@ -93,13 +113,16 @@ class Recall:
         self.members.begin(empty=around != self._around)
         if around != self._around:
             self._pods, self._by_object, self._made, self._gangs, self.identical = {}, {}, {}, {}, {}
+            self._groups = {}
         self._around = around
         self.own_groups = {}
         self._fresh, self._fresh_made, self._fresh_gangs, self._twins = {}, {}, {}, {}
+        self._fresh_groups = {}
 
     def end(self) -> None:
         """The reading is over: what it did not come across is forgotten."""
         self._pods, self._made, self._gangs = self._fresh, self._fresh_made, self._fresh_gangs
+        self._groups, self._fresh_groups = self._fresh_groups, {}
         self.members.end()
         self._by_object = {id(seen.value): seen for seen in self._pods.values()}
         self._fresh, self._fresh_made, self._fresh_gangs, self._twins = {}, {}, {}, {}
@@ -186,12 +209,26 @@ class Recall:
         self._fresh_gangs[gang.key] = gang, found
         return found
 
+    def group(self, value: Object, read: Callable[[Object], GroupFacts | None]) -> GroupFacts | None:
+        """What a PodGroup says beside its gang, read once; None where ``read`` cannot."""
+        facts = self._fresh_groups.get(id(value)) or self._groups.get(id(value)) or read(value)
+        if facts is not None:
+            self._fresh_groups[id(value)] = facts
+        return facts
+
+    def remembered(self, key: str, made_of: tuple[object, ...]) -> object | None:
+        """What `made` gave for the very same things; None where it has to be made."""
+        known = self._made.get(key)
+        if known is None or not _are_same(known.made_of, made_of):
+            return None
+        self._fresh_made[key] = known
+        return known.thing
+
     def made(self, key: str, made_of: tuple[object, ...], notices: Notices, make: Callable[[], Thing]) -> Thing:
         """What ``make`` gives, from memory where it would be made of the very same things and gave no notice."""
-        known = self._made.get(key)
-        if known is not None and _are_same(known.made_of, made_of):
-            self._fresh_made[key] = known
-            return cast("Thing", known.thing)
+        known = self.remembered(key, made_of)
+        if known is not None:
+            return cast("Thing", known)
         before = notices.count
         thing = make()
         if notices.count == before:

@@ -150,7 +150,12 @@ class _Seating:
         """
         by_queue: dict[int, list[Mover]] = {}
         for mover in self.movers.values():
-            if self._may_leave(mover) and not mover.bears and mover.unit not in self.leaving and mover.unit not in self.moved:
+            if (
+                self._may_leave(mover)
+                and not mover.bears
+                and mover.unit not in self.leaving
+                and mover.unit not in self.moved
+            ):
                 by_queue.setdefault(self.problem.gangs[mover.gang].queue, []).append(mover)
         for queue, movers in by_queue.items():
             for mover in sorted(movers, key=lambda m: (m.stratum, m.work, m.unit)):

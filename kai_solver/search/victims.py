@@ -260,7 +260,9 @@ class VictimChoice:
         if found is None:
             return False
         leaving = frozenset(unit for admission in found.admissions for unit in admission.units)
-        return self._seated(self._with_takers(leaving)) or self._seat({u: a.action for a in found.admissions for u in a.units}, found)
+        return self._seated(self._with_takers(leaving)) or self._seat(
+            {u: a.action for a in found.admissions for u in a.units}, found
+        )
 
     # -- victims and takers ----------------------------------------------------------------------------------------
 

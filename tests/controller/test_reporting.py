@@ -542,3 +542,25 @@ def test_none_is_written_where_kais_grouper_does() -> None:
     world.job("j")
     world.round()
     assert world.api.page(POD_GROUPS).items == []
+
+
+def test_the_pod_group_of_a_plain_pod_goes_with_it_and_does_not_come_again(world: World) -> None:
+    """It belongs to the pod, so the garbage collector takes it while the pod still ends."""
+    world.node("a")
+    world.queue("poor", quota=8)
+    world.queue("rich", quota=0)
+    world.pod("lone", queue="rich")
+    for _ in range(2):
+        world.round()
+    world.run("lone")
+    (group,) = (item["metadata"]["name"] for item in world.api.page(POD_GROUPS).items)
+    world.pod("entitled", queue="poor")
+    told = world.round()
+    assert "Evict" in world.events("lone")
+    assert not [note for note in told if note == f"patch podgroups {group}"], "nothing is kept of a group that goes"
+    world.api.delete(POD_GROUPS, "n", group)
+    told = world.round()
+    assert world.get(PODS, "lone")["metadata"]["deletionTimestamp"]
+    world.api.patch(PODS, "n", "lone", {"status": {"phase": "Succeeded"}}, subresource="status")
+    told += world.round()
+    assert not [note for note in told if note.startswith("create podgroups") and group in note]

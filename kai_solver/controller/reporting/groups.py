@@ -62,12 +62,14 @@ class Groups:
     def cycle(self, cycle: Cycle, own: Mapping[str, OwnGroup]) -> None:
         """PodGroups to write, and gangs whose pods changed."""
         waiting = {entry.gang for entry in cycle.plan.pending}
+        gangs = {gang.key: gang for gang in cycle.snapshot.gangs}
         for key, group in own.items():
             if self.writes(group) and self._own.get(key) is not group:
                 with barrier("reporting", key):
-                    self._keep(key, group, Order.NOW if key in waiting else Order.LATE)
+                    if self.context.pod_group(key) is not None or _is_alive(gangs.get(key)):
+                        self._keep(key, group, Order.NOW if key in waiting else Order.LATE)
         self._own = dict(own)
-        self._newest = cycle.snapshot, {gang.key: gang for gang in cycle.snapshot.gangs}
+        self._newest = cycle.snapshot, gangs
         before, self._pods = self._pods, {gang.key: gang.pods for gang in cycle.snapshot.gangs}
         for gang in cycle.snapshot.gangs:
             if gang.key not in cycle.busy and before.get(gang.key) != gang.pods:
@@ -152,6 +154,14 @@ class Groups:
         alone = Snapshot(snapshot.now_s, snapshot.schema, (), (), (gang,))
         for event in plan_events(alone, Plan(), self.context.pool):
             self.context.event(event, state=True)
+
+
+def _is_alive(gang: Gang | None) -> bool:
+    """Whether some pod is there that has not ended and is not being deleted.
+
+    Of others the PodGroup may be gone with its owner, and would go again.
+    """
+    return gang is None or any(pod.status.is_alive for pod in gang.pods)
 
 
 def _has_subgroups(gang: Gang) -> bool:

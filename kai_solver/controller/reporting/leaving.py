@@ -3,6 +3,7 @@
 from collections import defaultdict
 from dataclasses import dataclass, field
 
+from kai_solver.cluster.api import meta
 from kai_solver.cluster.evicting import Departure
 from kai_solver.cluster.resources import POD_GROUPS, PODS
 from kai_solver.cluster.writer import Order
@@ -51,10 +52,19 @@ class Leaving:
         statuses.patch(
             PODS, departure.key, change, topic="leaving", uid=departure.uid, kind="strategic", order=Order.NOW
         )
-        since = changes.annotated(names.LAST_EVICTION, format_time(int(now_s)))
-        statuses.patch(POD_GROUPS, departure.gang, since, topic="last-eviction", subresource="")
+        if not self._ends_with(departure):
+            since = changes.annotated(names.LAST_EVICTION, format_time(int(now_s)))
+            statuses.patch(POD_GROUPS, departure.gang, since, topic="last-eviction", subresource="")
         self.context.event(event, order=Order.SOON)
         self.context.event(Event("Pod", departure.key, event.type, event.reason, event.message, event.annotations))
+
+    def _ends_with(self, departure: Departure) -> bool:
+        """Whether the PodGroup belongs to the pod alone, and goes with it."""
+        group = self.context.pod_group(departure.gang)
+        owners = meta(group).get("ownerReferences") if group is not None else None
+        if not isinstance(owners, list) or len(owners) != 1 or not isinstance(owners[0], dict):
+            return False
+        return bool(departure.uid) and owners[0].get("uid") == departure.uid
 
     def _helped(self, snapshot: Snapshot, departures: list[Departure]) -> None:
         """An event on the workloads that get the places: on their PodGroup, else on the first of their pods."""
