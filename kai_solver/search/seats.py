@@ -51,8 +51,8 @@ def seat(
 ) -> Seats | None:
     """Let just ``leaving`` of ``movers`` leave, and as few others as possible, and give all admitted their places.
 
-    ``staying``: units that must not leave as well; they may move. None, with the state as it was, where some find no place, or ``is_late``: room for one gang takes 5 ms on 2,000
-    nodes (CPU, 2026-11-23), and with seed 3 many lack it.
+    ``staying``: units that must not leave as well; they may move. None, with the state as it was, where some find no
+    place, or ``is_late``: room for one gang takes 5 ms on 2,000 nodes (CPU, 2026-11-23), and with seed 3 many lack it.
     """
     return _Seating(outcome, pool, movers, leaving, staying, is_late).run()
 
