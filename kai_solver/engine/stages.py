@@ -37,10 +37,10 @@ def measured_stages(outcome: Outcome, *, by_gpus: bool = False, moves: MovesSpec
     pool, state = outcome.pool, outcome.state
     name = "evicted-gpus" if by_gpus else "evicted-work"
     work: dict[int, int] = {}
-    stake: dict[int, int] = {}
+    stake = pool.stakes(by_gpus=by_gpus) if pool is not None else {}
     broken = evicted = moved = 0
     lost_by_moves = 0.0
-    for unit in pool.units if pool is not None else []:
+    for unit in pool.units_of_pods(state.gone) if pool is not None else ():
         gone = [pod for pod in unit.pods if pod in state.gone]
         lost = [pod for pod in gone if pod not in state.places]
         elsewhere = sum(not is_at_origin(state.problem, pod, state.places[pod]) for pod in gone if pod in state.places)
@@ -49,7 +49,6 @@ def measured_stages(outcome: Outcome, *, by_gpus: bool = False, moves: MovesSpec
         moved += elsewhere
         stratum = state.problem.gangs[unit.gang].gang.priority
         cost = unit.charge[GPU] if by_gpus else unit.work
-        stake[stratum] = stake.get(stratum, 0) + round(cost)
         if lost and unit.gang not in outcome.stale:
             work[stratum] = work.get(stratum, 0) + max(int(not by_gpus), round(cost * len(lost) / len(unit.pods)))
             evicted += len(lost)

@@ -16,6 +16,7 @@ from kai_solver.planstate.saving import free_milli, savings
 from kai_solver.planstate.state import State
 from kai_solver.planstate.victim_order import victim_ranks
 from kai_solver.problem import GangShape, Leaf, TreeNode
+from kai_solver.units import GPU
 from kai_solver.units.shares import PARTS_OF_MILLI
 
 FloatArray = NDArray[np.float64]
@@ -80,6 +81,7 @@ class VictimPool:
         self.pinned: set[int] = set()
         self.took_places = False
         self._holds: dict[tuple[int, int], Hold] = {}
+        self._stakes: dict[bool, dict[int, int]] = {}
         self.gang_of: IntArray = np.array([u.gang for u in self.units], dtype=np.int64)
         gangs = state.problem.gangs
         self.queue_of: IntArray = np.array([gangs[u.gang].queue for u in self.units], dtype=np.int64)
@@ -103,6 +105,27 @@ class VictimPool:
         kinds = np.column_stack([self.queue_of, self.charges])
         found: IntArray = np.unique(kinds, axis=0, return_inverse=True)[1].reshape(-1)
         return found
+
+    @cached_property
+    def _unit_of(self) -> dict[int, int]:
+        """Unit by pod."""
+        return {pod: unit.index for unit in self.units for pod in unit.pods}
+
+    def units_of_pods(self, pods: Iterable[int]) -> list[Unit]:
+        """Units that have some of ``pods``, in their order. Of 6,000 units few do (openb: 0.5 ms in place of 20)."""
+        unit_of = self._unit_of
+        return [self.units[index] for index in sorted({unit_of[pod] for pod in pods if pod in unit_of})]
+
+    def stakes(self, *, by_gpus: bool) -> dict[int, int]:
+        """By priority, the work of all units, rounded one by one; ``by_gpus``: thousandths of their GPUs."""
+        if by_gpus not in self._stakes:
+            found: dict[int, int] = {}
+            gangs = self.state.problem.gangs
+            for unit in self.units:
+                stratum = gangs[unit.gang].gang.priority
+                found[stratum] = found.get(stratum, 0) + round(unit.charge[GPU] if by_gpus else unit.work)
+            self._stakes[by_gpus] = found
+        return self._stakes[by_gpus]
 
     def pin(self, gangs: Iterable[int]) -> None:
         """The cores of ``gangs`` stay: others were disturbed for them."""
