@@ -40,7 +40,7 @@ def measured_stages(outcome: Outcome, *, by_gpus: bool = False, moves: MovesSpec
     stake = pool.stakes(by_gpus=by_gpus) if pool is not None else {}
     broken = evicted = moved = 0
     lost_by_moves = 0.0
-    for unit in pool.units_of_pods(state.gone) if pool is not None else ():
+    for unit in pool.disturbed_units() if pool is not None else ():
         gone = [pod for pod in unit.pods if pod in state.gone]
         lost = [pod for pod in gone if pod not in state.places]
         elsewhere = sum(not is_at_origin(state.problem, pod, state.places[pod]) for pod in gone if pod in state.places)
