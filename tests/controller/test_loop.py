@@ -5,6 +5,7 @@ import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -22,6 +23,7 @@ from kai_solver.cluster.store import Store
 from kai_solver.cluster.view import FIELDS, View
 from kai_solver.controller import stranded
 from kai_solver.controller.loop import Cycle, Evicted, Pace, Scheduler
+from kai_solver.domain import Plan, Snapshot
 from kai_solver.engine import Engine
 from kai_solver.kubeobjects import names
 from kai_solver.modelfiles import load_model
@@ -442,6 +444,26 @@ def test_a_webhook_that_takes_its_time_for_evictions_holds_up_nothing(
     go.set()
     world.until(lambda: bool(world.notes.departed))
     assert not world.notes.departed[0].refused
+
+
+def test_while_places_are_promised_cycles_leave_half_of_the_time(world: World) -> None:
+    """Whatever news comes: what they wait for may need the same cores."""
+    slow_s, begun, decide = 0.2, list[float](), world.scheduler.decide
+
+    def slow(snapshot: Snapshot) -> Plan:
+        begun.append(time.monotonic())
+        time.sleep(slow_s)
+        return decide(snapshot)
+
+    reclaiming(world)
+    world.until(lambda: bool(world.notes.departed))
+    world.scheduler.decide = slow
+    for _ in range(3):
+        world.scheduler.news.notify()
+        done = len(begun)
+        world.until(lambda done=done: len(begun) > done)  # type: ignore[misc]
+    assert world.notes.cycles[-1].orders.nominations
+    assert all(later - earlier >= 2 * slow_s for earlier, later in pairwise(begun))
 
 
 def test_what_may_stay_after_all_is_counted_again_at_once(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
