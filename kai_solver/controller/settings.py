@@ -316,7 +316,13 @@ class ControllerSettings(BaseSettings):
         default=True,
         description="Compile the kernels for large clusters in a separate process, if the image does not have them.",
     )
-    period: Seconds = Field(default=1.0, description="Least time from the start of one cycle to the start of the next.")
+    period: Seconds = Field(
+        default=1.0,
+        description=(
+            "Least time from the start of one cycle to the start of the next. While pods wait for places that others"
+            " leave, cycles take at most half of the time."
+        ),
+    )
     settle: Seconds = Field(
         default=0.05,
         description="Wait after the first change, so that changes which come together are decided together.",
