@@ -467,9 +467,11 @@ class _Run:
         return refined, self._link(outcome)
 
     def _priced_refine(self, outcome: Outcome, child: SolverChild | None, *, is_priced: bool) -> Refined | None:
-        """`_refine` with the prices of what is admitted now."""
+        """`_refine` with the prices of what is admitted now, else those of before where they still say something."""
         if child is not None and is_priced and (self._pricing is None or not self._pricing.is_of(outcome)):
-            self._pricing = self._ask_prices(outcome, child)
+            before = self._pricing_of(outcome)
+            part = 1.0 if before is None else PRICING_PART
+            self._pricing = self._ask_prices(outcome, child, part) or before
         return self._refine(outcome, child)
 
     def _kept_for_victims(self, outcome: Outcome, left_s: float) -> float:

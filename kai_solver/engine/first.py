@@ -15,8 +15,8 @@ WORTH_S = 0.15
 which it has admitted gangs so far, goes on for longer than that (4,000 jobs on 500 empty nodes: 0.1 s, 2026-11-22)."""
 
 FEW, FEW_S = 10, 0.3
-"""A plan for less than one in so many of the gangs that wait comes so late: nothing may be known of the pace yet. Before
-the first of 4,000 equal reclaims a plan that did nothing took a seventh of the cycle (500 nodes, 2026-11-28)."""
+"""A plan for less than one in so many of the gangs that wait comes so late: nothing may be known of the pace yet.
+Before the first of 4,000 equal reclaims a plan that did nothing took a seventh of the cycle (500 nodes, 2026-11-28)."""
 
 
 def is_worth_it(outcome: Outcome, run_s: float) -> bool:

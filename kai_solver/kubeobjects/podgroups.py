@@ -71,11 +71,12 @@ class GangReader:
     def _facts(self, value: Object) -> GroupFacts | None:
         raw = Raw(value)
         try:
-            key, annotations = namespaced_key(raw), raw.strings("metadata.annotations")
-            stated_s = stated_creation_s(raw)
-            return GroupFacts(value, key, self.is_ours(raw), is_own(value), stated_s, strays(annotations, "PodGroup"))
+            key, is_ours = namespaced_key(raw), self.is_ours(raw)
         except InputError:
             return None
+        annotations = value["metadata"].get("annotations")
+        found = strays(annotations, "PodGroup") if isinstance(annotations, dict) else ()
+        return GroupFacts(value, key, is_ours, is_own(value), stated_creation_s(raw), found)
 
     def read(self, raw: Raw, *, is_made: bool = False) -> Gang:
         """One gang without pods. If its spec is broken it is set aside as a gang, and its pods remain load.

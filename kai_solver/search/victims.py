@@ -62,7 +62,8 @@ SMALL = 4_000
 0.7 s, with all that may move in none of 4 s (2026-11-23)."""
 ROUNDS, SPARING, TAKER_ROUNDS, SEAT_TRIES = 8, 3, 2, 3
 """How often victims are chosen again because some of them have no taker: one to six times on loaded clusters. After
-how many of these just those are to stay, and no longer their queues to keep more, so that one might be found."""
+how many of these just those are to stay, and no longer their queues to keep more, so that one might be found. How often
+the programme is solved for that, and how often its victims are given places."""
 
 Row = tuple[list[int], list[int], int]
 """Units, weights, and the most that the weighed sum of those that leave may be."""
@@ -191,7 +192,7 @@ class VictimChoice:
             if not left or not self._has_time_for(2):
                 break
             rows += self._sparing(movers, left, shared.short)
-            found = self.leaving_by(rows, budget.end_s - (1 - TAKERS_PART) * budget.left_s)
+            found = self.leaving_by(rows, budget.limit_s(TAKERS_PART * budget.left_s))
             if not found:
                 break
             leaving = found
