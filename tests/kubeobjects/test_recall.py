@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kai_solver.domain import Snapshot
-from kai_solver.kubeobjects import RawObjects, Recall, snapshot_from_objects
+from kai_solver.kubeobjects import RawObjects, Recall, names, snapshot_from_objects
 
 NOW_S = 1_800_000_000.0
 Object = dict[str, Any]
@@ -121,6 +121,8 @@ class World:
 NAMES = ("plain", "j0", "j1", "stored", "shared", "new1", "new2")
 SKIP, POOL = "kai.scheduler/skip-podgrouper", "kai.scheduler/node-pool"
 SHARED_ON = {"runai-gpu-group": "device"}
+WRITTEN = {names.OWN_CREATED: "2026-01-01T00:00:00Z"}
+STRAY = {names.OWN_CREATED: "no time", names.OWN_DRAIN_AT: "2026-01-01T00:00:00Z"}
 
 EDITS: dict[str, Callable[[World, str], object]] = {
     "bind": lambda w, n: w.change("pods", n, lambda p: p["spec"].update(nodeName="n1")),
@@ -142,6 +144,12 @@ EDITS: dict[str, Callable[[World, str], object]] = {
     "claim": lambda w, _: w.add_claim(),
     "pod-group": lambda w, _: w.add_pod_group(),
     "no-pod-group": lambda w, _: w.kinds["pod_groups"].clear(),
+    "group-queue": lambda w, _: w.change("pod_groups", "g", lambda g: g["spec"].update(queue="q2")),
+    "group-pool": lambda w, _: w.change("pod_groups", "g", lambda g: g["metadata"].update(labels={POOL: "another"})),
+    "group-own": lambda w, _: w.change("pod_groups", "g", lambda g: g["metadata"].update(annotations=WRITTEN)),
+    "group-stray": lambda w, _: w.change("pod_groups", "g", lambda g: g["metadata"].update(annotations=STRAY)),
+    "group-broken": lambda w, _: w.change("pod_groups", "g", lambda g: g["metadata"].update(annotations=7)),
+    "group-nameless": lambda w, _: w.change("pod_groups", "g", lambda g: g["metadata"].pop("name", None)),
     "job": lambda w, _: w.change("other", "job", lambda j: j["metadata"].update(annotations={})),
     "no-job": lambda w, _: w.kinds["other"].pop("job", None),
     "job-again": lambda w, _: w.kinds["other"].update(job=copy.deepcopy(JOB)),
@@ -178,6 +186,15 @@ def test_a_memory_makes_no_difference(edits: list[tuple[str, str]]) -> None:
         fresh = world.snapshot(None)
         assert world.snapshot(recall) == fresh
         assert world.snapshot(recall) == fresh, "nothing changed"
+
+
+@pytest.mark.parametrize("edit", [edit for edit in EDITS if edit.startswith("group-")])
+def test_a_pod_group_that_changed_is_read_again(edit: str) -> None:
+    world, recall = World(), Recall()
+    world.add_pod_group()
+    for change in ("by-hand", edit, "group-queue", "no-pod-group"):
+        EDITS[change](world, "j0")
+        assert world.snapshot(recall) == world.snapshot(None)
 
 
 def test_what_did_not_change_is_the_very_same_object() -> None:
