@@ -89,6 +89,10 @@ PRICING_BUILDS = 2.0
 openb, 0.45 against 0.23 on loaded-5000 (CPU, 2026-11-23)."""
 
 
+AGAIN_PART = 0.8
+"""Part of the time for victims and places that must be left where prices are asked for again: they take 0.3 s on 1,000
+loaded nodes (2026-11-28), and those of fewer gangs serve as well."""
+
 CHOOSING_S, MOST_FOR_VICTIMS = 2e-4, 0.9
 """Seconds a variable of the whole model to choose victims and places again, which chains leave for that, and the most
 part of the time that is left: on 1,000 and 2,000 loaded nodes that halves the work which chains leave; on openb, with
@@ -247,6 +251,7 @@ class _Run:
         self._was_stopped = False
         self._actions = model.actions
         self._known_rights: tuple[list[Admission], int, Rights] | None = None
+        self._known_estimate: tuple[Rights, int] | None = None
         self._problem: Problem | None = None
         self._pricing: Pricing | None = None
         self._bounds: Callable[[], Bounds] | None = None
@@ -470,9 +475,13 @@ class _Run:
         """`_refine` with the prices of what is admitted now, else those of before where they still say something."""
         if child is not None and is_priced and (self._pricing is None or not self._pricing.is_of(outcome)):
             before = self._pricing_of(outcome)
-            part = 1.0 if before is None else PRICING_PART
-            self._pricing = self._ask_prices(outcome, child, part) or before
+            if before is None or self._has_time_to_price_again(outcome):
+                self._pricing = self._ask_prices(outcome, child) or before
         return self._refine(outcome, child)
+
+    def _has_time_to_price_again(self, outcome: Outcome) -> bool:
+        """Whether victims and places can still be chosen after new prices."""
+        return self.model.search.deterministic or self._left_s() > AGAIN_PART * CHOOSING_S * self._estimate(outcome)
 
     def _kept_for_victims(self, outcome: Outcome, left_s: float) -> float:
         """Seconds of ``left_s`` that choosing victims and places again takes; 0 where it takes nearly all of them."""
@@ -488,9 +497,13 @@ class _Run:
         return asked * ASKING_S * len(outcome.state.problem.nodes)
 
     def _estimate(self, outcome: Outcome) -> int:
-        """Variables (about) of the joint model with all nodes."""
-        allocation_units = [(a.allocation_unit, a.action) for a in outcome.admissions]
-        return JointModelInput(outcome).size_estimate(allocation_units, self._rights(outcome).movable)
+        """Variables (about) of the joint model with all nodes, counted once for the same rights."""
+        rights, known = self._rights(outcome), self._known_estimate
+        if known is None or known[0] is not rights:
+            allocation_units = [(a.allocation_unit, a.action) for a in outcome.admissions]
+            size = JointModelInput(outcome).size_estimate(allocation_units, rights.movable)
+            known = self._known_estimate = rights, size
+        return known[1]
 
     def _is_least(self, outcome: Outcome) -> bool:
         """Whether no gang waits, and sums prove that no less work could leave."""
