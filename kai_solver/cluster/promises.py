@@ -51,6 +51,11 @@ class Promises:
         with self._lock:
             self._nominated = dict(places)
 
+    @property
+    def has_nominated(self) -> bool:
+        """Whether pods wait for places that others leave."""
+        return bool(self._nominated)
+
     def move(self, pod: Object, target: str) -> None:
         """The pod is being evicted and is to run on ``target`` again."""
         with self._lock:

@@ -227,7 +227,6 @@ class Scheduler:
     _number: int = 0
     _failures: int = 0
     _waiting: bool = True
-    _has_promised: bool = False
     _turn_s: float = NEVER_S
     """When time alone changes something next, by ``clock``."""
     _is_deciding: bool = False
@@ -262,7 +261,7 @@ class Scheduler:
             if not is_known:
                 stop.wait(NOT_YET_S)  # the news waits, too
                 continue
-            period_s = max(self.pace.period_s, took_s / PROMISED_PART if self._has_promised else 0.0)
+            period_s = max(self.pace.period_s, took_s / PROMISED_PART if self.promises.has_nominated else 0.0)
             if stop.wait(max(self.pace.settle_s, last_s + period_s - self.monotonic())):
                 return  # nothing new begins
             last_s = self.monotonic()
@@ -336,7 +335,6 @@ class Scheduler:
         put_off: tuple[Departure, ...] = ()
         if not self.dry_run:
             put_off = self._act(snapshot, plan, orders) if self.fence() else orders.departures
-        self._has_promised = bool(orders.nominations)
         self._turn_s = min(next_turn_s(snapshot), self.promises.end_s)
         self._waiting = bool(plan.pending or plan.binds or put_off) or any(map(is_stale, snapshot.gangs))
         if outdated or put_off:

@@ -88,7 +88,6 @@ PRICING_BUILDS = 2.0
 """Seconds to write the linear programme down, for each second that the problem took to build: 0.22 s against 0.14 on
 openb, 0.45 against 0.23 on loaded-5000 (CPU, 2026-11-23)."""
 
-
 AGAIN_PART = 0.8
 """Part of the time for victims and places that must be left where prices are asked for again: they take 0.3 s on 1,000
 loaded nodes (2026-11-28), and those of fewer gangs serve as well."""

@@ -55,8 +55,10 @@ class GangReader:
 
         def known(value: object) -> tuple[str, Gang] | None:
             facts = self.facts(cast("Object", value))
-            gang = self.recall.remembered(facts.key, (value,)) if facts is not None and facts.is_ours else None
-            return None if facts is None or gang is None else (facts.key, cast("Gang", gang))
+            if facts is None or not facts.is_ours:
+                return None
+            gang = self.recall.remembered(facts.key, (value,))
+            return None if gang is None else (facts.key, cast("Gang", gang))
 
         return read_each("PodGroup", objects, self.notices, read, namespaced_key, known)
 

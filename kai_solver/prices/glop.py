@@ -35,7 +35,8 @@ TOLERANCE = 1e-6
 
 WHOLE_COLUMNS, WHOLE_PART, WHOLE_COST = 40_000, 0.2, 0.01
 """How much units are made whole: programmes so often that their columns are so many, 0.03 s each of 4,500 on 1,000
-loaded nodes; in this part of the time that is left. What whole ones may cost more than parts that count as whole: such
+loaded nodes; in this part of the time that is left: with half of it, victims and places there had 0.3 of 2 s, and now
+0.7 (2026-11-28). What whole ones may cost more than parts that count as whole: such
 parts may break rows."""
 ROUNDING = 1e-6
 """Parts of units that are the solver's rounding."""

@@ -41,22 +41,6 @@ class Seats:
     moved: tuple[int, ...]
 
 
-def seat(
-    outcome: Outcome,
-    pool: VictimPool,
-    movers: Sequence[Mover],
-    leaving: Collection[int],
-    staying: Collection[int],
-    is_late: Callable[[], bool],
-) -> Seats | None:
-    """Let just ``leaving`` of ``movers`` leave, and as few others as possible, and give all admitted their places.
-
-    ``staying``: units that must not leave as well; they may move. None, with the state as it was, where some find no
-    place, or ``is_late``: room for one gang takes 5 ms on 2,000 nodes (CPU, 2026-11-23), and with seed 3 many lack it.
-    """
-    return _Seating(outcome, pool, movers, leaving, staying, is_late).run()
-
-
 class _Holdings(NamedTuple):
     """By pod that runs and is in question: its unit, node, request (P, R), whole devices, and whether it is the first
     of its unit there."""
@@ -69,30 +53,32 @@ class _Holdings(NamedTuple):
     is_first: BoolArray
 
 
-class _Seating:
-    """One try."""
+class SeatSearch:
+    """Gives all that ``outcome`` admitted their places, whatever leaves of ``movers``; for one choice after another."""
 
     def __init__(
-        self,
-        outcome: Outcome,
-        pool: VictimPool,
-        movers: Sequence[Mover],
-        leaving: Collection[int],
-        staying: Collection[int],
-        is_late: Callable[[], bool],
+        self, outcome: Outcome, pool: VictimPool, movers: Sequence[Mover], is_late: Callable[[], bool]
     ) -> None:
-        self.is_late, self.staying = is_late, staying
+        self.is_late = is_late
         self.outcome, self.pool, self.state = outcome, pool, outcome.state
         self.problem = outcome.state.problem
         self.movers = {mover.unit: mover for mover in movers}
-        self.leaving = self.movers.keys() & set(leaving)
+        self.leaving: set[int] = set()
+        self.staying: Collection[int] = ()
         self.moved: list[int] = []
         self._at = self._units_by_node()
         self._held = self._holdings()
         strata = sorted({mover.stratum for mover in movers})
         self._factor = {stratum: HIGHER**height for height, stratum in enumerate(strata)}
 
-    def run(self) -> Seats | None:
+    def seat(self, leaving: Collection[int], staying: Collection[int] = ()) -> Seats | None:
+        """Let just ``leaving`` leave, and as few others as possible, and give all admitted their places.
+
+        ``staying``: units that must not leave as well; they may move. None, with the state as it was, where some find
+        no place, or ``is_late``: room for one gang takes 5 ms on 2,000 nodes (CPU, 2026-11-23), and with seed 3 many
+        lack it.
+        """
+        self.leaving, self.staying, self.moved = self.movers.keys() & set(leaving), staying, []
         mark, state = self.state.mark(), self.state
         admitted = [admission.allocation_unit for admission in self.outcome.admissions]
         if self._clear(admitted) and self._place(admitted) and self._holds(admitted):
@@ -172,21 +158,20 @@ class _Seating:
         for mover in sorted(leaving, key=lambda m: (m.stratum, m.breaks, m.work, m.unit), reverse=True):
             stands = core_of.get(mover.unit) not in self.leaving
             mark, queue = self.state.mark(), self.problem.gangs[mover.gang].queue
-            is_home = stands and self.state.returns_to_origin(_pods(mover), rules=False)
-            is_back = is_home or (stands and _is_loose(mover) and self._move(later, mover))
-            if not is_back or not within_limits(self.state, queue):
+            if not (stands and self._comes_back(later, mover) and within_limits(self.state, queue)):
                 self.state.rollback(mark)
                 continue
             self.leaving.remove(mover.unit)
-            if not is_home:
-                self._note_moved(mover)
+            self._note_moved(mover)
 
     def _may_leave(self, mover: Mover) -> bool:
         return (mover.reclaimable or mover.preemptable) and mover.unit not in self.staying
 
     def _note_moved(self, mover: Mover) -> None:
-        self.moved.append(mover.unit)
-        self.pool.note_places(mover.unit)
+        """Remember that it moved, unless it is where it ran."""
+        if self.pool.is_moved(mover.unit):
+            self.moved.append(mover.unit)
+            self.pool.note_places(mover.unit)
 
     def _move(self, placer: Placer, mover: Mover) -> bool:
         """Place all pods of ``mover`` elsewhere, or none."""
@@ -196,9 +181,10 @@ class _Seating:
         self.state.rollback(mark)
         return False
 
-    def _goes_elsewhere(self, placer: Placer, mover: Mover) -> bool:
+    def _comes_back(self, placer: Placer, mover: Mover) -> bool:
         """Give what was taken off its node its place there again, or another."""
-        return self.state.returns_to_origin(_pods(mover), rules=False) or self._move(placer, mover)
+        is_home = self.state.returns_to_origin(_pods(mover), rules=False)
+        return is_home or (_is_loose(mover) and self._move(placer, mover))
 
     def _size(self, unit: AllocationUnit) -> tuple[int, int, int]:
         """Thousandths of GPUs of the largest pod, and in all; CPU."""
@@ -279,10 +265,9 @@ class _Seating:
                     for pod in pods:
                         self.state.evict(pod)
             bound = [self.movers[n] for n in off if not self._may_leave(self.movers[n])]
-            if placer.place_unit(unit) and all(self._goes_elsewhere(later, mover) for mover in bound):
+            if placer.place_unit(unit) and all(self._comes_back(later, mover) for mover in bound):
                 for mover in bound:
-                    if self.pool.is_moved(mover.unit):
-                        self._note_moved(mover)
+                    self._note_moved(mover)
                 return [n for n in off if self._may_leave(self.movers[n])]
             self.state.rollback(mark)
         return None

@@ -39,7 +39,7 @@ from kai_solver.search.attribution import attribute, share_victims
 from kai_solver.search.joint_input import JointModelInput
 from kai_solver.search.parameters import Presolve
 from kai_solver.search.rights import Rights
-from kai_solver.search.seats import Seats, seat
+from kai_solver.search.seats import Seats, SeatSearch
 from kai_solver.search.session import StageObjective
 from kai_solver.search.solver_client import SolverClient
 from kai_solver.units import GPU, UNLIMITED
@@ -157,46 +157,46 @@ class VictimChoice:
         """
         outcome, before = self.outcome, self.costs
         mark, admissions = outcome.state.mark(), outcome.admissions
-        client, staying = self.solver_client, set[int]()
+        movers, staying = self.joint.movers, set[int]()
+        search = SeatSearch(outcome, self.pool, movers, lambda: self.solver_client.is_out_of_time)
         for _ in range(SEAT_TRIES):
-            seats = seat(outcome, self.pool, self.joint.movers, leaving, staying, lambda: client.is_out_of_time)
+            seats = search.seat(leaving, staying)
             if seats is None:
                 break
-            shared = self._shared(seats.leaving)
-            is_better = self.costs < before and self._may_move(seats.moved)
-            if is_better and self._is_allowed(seats, shared):
-                return True
+            more: set[int] = set()
+            if self.costs < before and self._may_move(seats.moved):
+                shared = self._shared(seats.leaving)
+                if self._is_allowed(seats, shared):
+                    return True
+                tight = {mover.queue for mover in self._movers_of(_left(shared))}
+                more = {mover.unit for mover in movers if mover.queue in tight} - leaving - staying
             outcome.state.rollback(mark)
             outcome.replace_admissions(admissions)
-            left = _left(shared)
-            tight = {mover.queue for mover in self.joint.movers if mover.unit in left}
-            more = {mover.unit for mover in self.joint.movers if mover.queue in tight} - leaving - staying
-            if not is_better or not more:
+            if not more:
                 break
             staying |= more
         return False
 
+    def _movers_of(self, units: Collection[int]) -> list[Mover]:
+        return [mover for mover in self.joint.movers if mover.unit in units]
+
     def _shared(self, leaving: frozenset[int]) -> Shared:
         """Which admissions take ``leaving``."""
-        movers = [mover for mover in self.joint.movers if mover.unit in leaving]
-        return share_victims(self.outcome, movers, self.rights.takers)
+        return share_victims(self.outcome, self._movers_of(leaving), self.rights.takers)
 
     def _with_takers(self, leaving: frozenset[int]) -> frozenset[int]:
         """Units like ``leaving`` that all have gangs that may take them, as far as they are found."""
         rows: list[Row] = []
-        budget = self.solver_client.budget
+        budget, shared = self.solver_client.budget, self._shared(leaving)
         for _ in range(TAKER_ROUNDS):
-            movers = [mover for mover in self.joint.movers if mover.unit in leaving]
-            shared = self._shared(leaving)
-            left = _left(shared)
-            if not left or not self._has_time_for(2):
+            if not shared.left or not self._has_time_for(2):
                 break
-            rows += self._sparing(movers, left, shared.short)
+            rows += self._sparing(self._movers_of(leaving), _left(shared), shared.short)
             found = self.leaving_by(rows, budget.limit_s(TAKERS_PART * budget.left_s))
             if not found:
                 break
-            leaving = found
-        return self._taken_of(leaving)
+            leaving, shared = found, self._shared(found)
+        return self._taken_of(leaving, shared)
 
     def _sparing(
         self, evicted: Sequence[Mover], left: Collection[int], short: Mapping[int, tuple[int, int]]
@@ -212,24 +212,21 @@ class VictimChoice:
             paid = [m for m in movers if m.queue in leaves and m.reclaimable and not m.preemptable]
             yield [m.unit for m in paid], [m.charge[resource] for m in paid], max(0, most)
 
-    def _taken_of(self, leaving: frozenset[int]) -> frozenset[int]:
-        """``leaving`` without some that no gang may take: of each queue as few as it may have to keep."""
+    def _taken_of(self, leaving: frozenset[int], shared: Shared) -> frozenset[int]:
+        """``leaving`` without some that no gang may take by ``shared``: of each queue as few as it may have to keep."""
         path = self._victim_model.path
         for _ in range(ROUNDS):
-            movers = [mover for mover in self.joint.movers if mover.unit in leaving]
-            shared = self._shared(leaving)
-            left = _left(shared)
+            left = self._movers_of(_left(shared))
             if not left:
                 break
             kept: set[int] = set()
-            for leaf in {mover.queue for mover in movers if mover.unit in left}:
+            for leaf in {mover.queue for mover in left}:
                 short = [shared.short[queue] for queue in path[leaf] if queue in shared.short]
                 resource, missing = min(short, key=lambda one: one[1], default=(GPU, 0))
-                hers = sorted(
-                    (m for m in movers if m.unit in left and m.queue == leaf), key=lambda m: m.charge[resource]
-                )
+                hers = sorted((m for m in left if m.queue == leaf), key=lambda m: m.charge[resource])
                 kept.add(next((m.unit for m in hers if m.charge[resource] >= missing), hers[-1].unit))
             leaving -= kept
+            shared = self._shared(leaving)
         return leaving
 
     def _may_move(self, units: Sequence[int]) -> bool:

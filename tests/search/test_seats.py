@@ -19,7 +19,7 @@ from kai_solver.search.joint_input import JointModelInput
 from kai_solver.search.oracle import SolverActions
 from kai_solver.search.refine import joint_of
 from kai_solver.search.rights import rights_of
-from kai_solver.search.seats import seat
+from kai_solver.search.seats import SeatSearch
 from kai_solver.units import GPU, UNLIMITED
 
 
@@ -46,7 +46,7 @@ def test_all_have_places_or_nothing_is_changed(seed: int, part: float) -> None:
     movers = joint_of(JointModelInput(outcome), rights_of(outcome)).movers
     leaving = {mover.unit for mover in movers if draw.random() < part and not mover.bears}
     places, gone = dict(state.places), set(state.gone)
-    found = seat(outcome, pool, movers, leaving, (), lambda: False)
+    found = SeatSearch(outcome, pool, movers, lambda: False).seat(leaving)
     if found is None:
         assert (state.places, state.gone) == (places, gone)
         return
@@ -69,7 +69,7 @@ def test_most_of_them_are_served() -> None:
             continue
         movers = joint_of(JointModelInput(outcome), rights_of(outcome)).movers
         leaving = {mover.unit for mover in movers if outcome.pool.has_left(mover.unit)}
-        served += seat(outcome, outcome.pool, movers, leaving, (), lambda: False) is not None
+        served += SeatSearch(outcome, outcome.pool, movers, lambda: False).seat(leaving) is not None
     assert served >= 6
 
 
@@ -83,7 +83,7 @@ def test_what_must_stay_leaves_in_no_plan(part: float) -> None:
         movers = joint_of(JointModelInput(outcome), rights_of(outcome)).movers
         leaving = {mover.unit for mover in movers if outcome.pool.has_left(mover.unit) and draw.random() < 0.8}
         staying = {mover.unit for mover in movers if mover.unit not in leaving and draw.random() < part}
-        found = seat(outcome, outcome.pool, movers, leaving, staying, lambda: False)
+        found = SeatSearch(outcome, outcome.pool, movers, lambda: False).seat(leaving, staying)
         if found is None:
             continue
         served += 1
@@ -99,7 +99,7 @@ def test_where_it_is_late_nothing_is_changed() -> None:
     assert outcome.pool is not None
     places, gone = dict(outcome.state.places), set(outcome.state.gone)
     movers = joint_of(JointModelInput(outcome), rights_of(outcome)).movers
-    assert seat(outcome, outcome.pool, movers, (), (), lambda: True) is None
+    assert SeatSearch(outcome, outcome.pool, movers, lambda: True).seat(()) is None
     assert (outcome.state.places, outcome.state.gone) == (places, gone)
 
 
@@ -111,7 +111,7 @@ def test_nothing_leaves_that_has_room(seed: int) -> None:
     assert pool is not None
     movers = joint_of(JointModelInput(outcome), rights_of(outcome)).movers
     leaving = {mover.unit for mover in movers if not mover.bears and (mover.reclaimable or mover.preemptable)}
-    found = seat(outcome, pool, movers, leaving, (), lambda: False)
+    found = SeatSearch(outcome, pool, movers, lambda: False).seat(leaving)
     assert found is not None
     placer = Placer(state, fits=FitTable(state), later=True)
     for mover in movers:
@@ -135,7 +135,7 @@ def test_more_leaves_of_a_queue_at_its_limit(seed: int) -> None:
     assert preempting
     assert outcome.pool is not None
     movers = joint_of(JointModelInput(outcome), rights_of(outcome)).movers
-    found = seat(outcome, outcome.pool, movers, (), (), lambda: False)
+    found = SeatSearch(outcome, outcome.pool, movers, lambda: False).seat(())
     assert found is not None
     assert found.leaving
     assert all(within_limits(outcome.state, outcome.state.problem.gangs[gang].queue) for gang in preempting)

@@ -61,10 +61,8 @@ class Leaving:
     def _ends_with(self, departure: Departure) -> bool:
         """Whether the PodGroup belongs to the pod alone, and goes with it."""
         group = self.context.pod_group(departure.gang)
-        owners = meta(group).get("ownerReferences") if group is not None else None
-        if not isinstance(owners, list) or len(owners) != 1 or not isinstance(owners[0], dict):
-            return False
-        return bool(departure.uid) and owners[0].get("uid") == departure.uid
+        owners = meta(group).get("ownerReferences") or () if group is not None else ()
+        return bool(departure.uid) and [owner.get("uid") for owner in owners] == [departure.uid]
 
     def _helped(self, snapshot: Snapshot, departures: list[Departure]) -> None:
         """An event on the workloads that get the places: on their PodGroup, else on the first of their pods."""
