@@ -156,8 +156,9 @@ def _expand_devices(v: Variables, values: Values, decision: Decision) -> None:
     problem = v.joint.problem
     sharing: dict[tuple[int, int], list[int]] = {}
     for pod, node in decision.places.items():
-        if node in v.slots and problem.shapes.shapes[problem.pod_shape[pod]].gpu.is_shared:
-            sharing.setdefault((node, problem.pod_shape[pod]), []).append(pod)
+        shape = problem.shapes.without_wishes(problem.pod_shape[pod])
+        if node in v.slots and problem.shapes.shapes[shape].gpu.is_shared:
+            sharing.setdefault((node, shape), []).append(pod)
     for (node, shape), pods in sharing.items():
         left = {slot.device: int(values[slot.counts[shape]]) for slot in v.slots[node] if shape in slot.counts}
         count = problem.shapes.shapes[shape].gpu.devices

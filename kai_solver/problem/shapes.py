@@ -1,7 +1,7 @@
 """Shapes: pods that no rule of placement can tell apart are one shape."""
 
 from collections.abc import Callable, Hashable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from types import MappingProxyType
 
@@ -82,6 +82,8 @@ class ShapeTable:
         self._masks: dict[int, BoolArray] = {}
         self._same_room: dict[int, int] = {}
         self._by_room: dict[tuple[object, ...], int] = {}
+        self._without_wishes: dict[int, int] = {}
+        self._by_rules: dict[Shape, int] = {}
         self._millis: dict[int, IntArray] = {}
         self._parts: dict[int, IntArray] = {}
         self._predicates = predicates
@@ -122,6 +124,15 @@ class ShapeTable:
             asked = (one.request, one.gpu, one.traits, one.nodes, one.devices)
             key = (*asked, said.node_terms, said.tolerations, said.blocked)
             found = self._same_room[shape] = self._by_room.setdefault(key, shape)
+        return found
+
+    def without_wishes(self, shape: int) -> int:
+        """The first shape met that differs in preferences at most: rules, also those between pods, treat both alike."""
+        found = self._without_wishes.get(shape)
+        if found is None:
+            one = self.shapes[shape]
+            said = replace(one.constraints, preferred=(), preferred_pods=(), preferred_spread=())
+            found = self._without_wishes[shape] = self._by_rules.setdefault(replace(one, constraints=said), shape)
         return found
 
     def mask(self, shape: int) -> BoolArray:

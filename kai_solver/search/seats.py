@@ -21,13 +21,14 @@ from kai_solver.planstate.outcome import Outcome
 from kai_solver.planstate.victims import VictimPool
 from kai_solver.problem.charges import sum_of
 from kai_solver.units import GPU
-from kai_solver.units.shares import WHOLE
 
 IntArray = NDArray[np.int64]
 BoolArray = NDArray[np.bool_]
 
 TRIES = 4
-"""Domains that are tried for one gang, the one with the cheapest nodes first."""
+"""Sets of nodes that are tried for one gang, the cheapest first."""
+ANY_NUMBER = 1 << 30
+"""Of pods that ask for no devices."""
 LEAVES, HIGHER = 1e6, 1e9
 """What it costs that work leaves, beside the work itself, where a move costs 1 and the thousandths of GPUs moved; how
 many times as much that is of the next higher priority."""
@@ -42,15 +43,19 @@ class Seats:
 
 
 class _Holdings(NamedTuple):
-    """By pod that runs and is in question: its unit, node, request (P, R), whole devices, and whether it is the first
-    of its unit there."""
+    """By pod that runs and is in question: its unit, node, request (P, R), whether it is the first of its unit there.
+
+    ``holder``, ``device``, ``parts`` (H,): the places of these pods here, each device that they hold, and how much.
+    """
 
     pod: IntArray
     unit: IntArray
     node: IntArray
     request: IntArray
-    devices: IntArray
     is_first: BoolArray
+    holder: IntArray
+    device: IntArray
+    parts: IntArray
 
 
 class SeatSearch:
@@ -232,14 +237,21 @@ class SeatSearch:
             at = (unit, problem.pod_node[pod])
             is_first.append(at not in seen)
             seen.add(at)
-        gpus = [problem.pods[pod].gpu for pod, _ in pods]
+        held = [
+            (number, device, problem.shapes.parts(problem.pod_shape[pod])[problem.pod_node[pod]])
+            for number, (pod, _) in enumerate(pods)
+            for device in problem.held_devices.get(pod, ())
+        ]
+        holder, device, parts = np.array(held, dtype=np.int64).reshape(-1, 3).T
         return _Holdings(
             np.array([pod for pod, _ in pods], dtype=np.int64),
             np.array([unit for _, unit in pods], dtype=np.int64),
             np.array([problem.pod_node[pod] for pod, _ in pods], dtype=np.int64),
             np.array([shapes[problem.pod_shape[pod]].request for pod, _ in pods], dtype=np.int64),
-            np.array([gpu.devices if gpu.is_whole else 0 for gpu in gpus], dtype=np.int64),
             np.array(is_first, dtype=np.bool_),
+            holder,
+            device,
+            parts,
         )
 
     def _price(self, mover: Mover, fits: FitTable) -> float:
@@ -279,20 +291,18 @@ class SeatSearch:
         count, request = len(unit.pods), problem.shapes.shapes[shape].request
         nodes = len(problem.nodes)
         price, freed = np.zeros(nodes), np.zeros((nodes, len(request)), dtype=np.int64)
-        devices = (state.device_future == WHOLE).sum(axis=1)
         held, of_unit = self._held, np.zeros(len(self.pool.units))
         for mover in self.movers.values():
             of_unit[mover.unit] = self._price(mover, placer.fits)
-        there = np.flatnonzero(~state.is_gone[held.pod] & (of_unit[held.unit] < np.inf))
+        may_go = ~state.is_gone[held.pod] & (of_unit[held.unit] < np.inf)
+        there = np.flatnonzero(may_go)
         once = there[held.is_first[there]]
         np.add.at(price, held.node[once], of_unit[held.unit[once]])
         np.add.at(freed, held.node[there], held.request[there])
-        np.add.at(devices, held.node[there], held.devices[there])
-        asked, gpu = np.array(request, dtype=np.int64), problem.shapes.shapes[shape].gpu
+        asked = np.array(request, dtype=np.int64)
         used = np.flatnonzero((asked > 0) & (np.arange(len(asked)) != GPU))
         takes = ((state.future + freed.T)[used] // asked[used, None]).min(axis=0, initial=count).clip(0, count)
-        if gpu.is_whole:
-            takes = np.minimum(takes, devices // gpu.devices)
+        takes = np.minimum(takes, self._hosts(shape, may_go))
         takes[~problem.shapes.mask(shape)] = 0
         _, ever = placer.fits.counts(shape)
         takes = np.where(price > 0, takes, np.minimum(ever, count))
@@ -305,11 +315,27 @@ class SeatSearch:
         for domain in range(int(domains.max()) + 1):
             inside = np.flatnonzero((domains == domain) & (takes > 0))
             order = inside[np.argsort(each[inside], kind="stable")]
-            enough = int(np.searchsorted(np.cumsum(takes[order]), count))
-            if enough < len(order):
-                chosen = order[: enough + 1]
+            for _ in range(TRIES):
+                enough = int(np.searchsorted(np.cumsum(takes[order]), count))
+                if enough >= len(order):
+                    break
+                chosen, order = order[: enough + 1], order[enough + 1 :]
                 found.append((float(price[chosen].sum()), chosen[price[chosen] > 0].tolist()))
         return (chosen for _, chosen in sorted(found)[:TRIES])
+
+    def _hosts(self, shape: int, may_go: BoolArray) -> IntArray:
+        """(N,) pods of ``shape`` for which devices suffice, once the holdings that ``may_go`` are gone."""
+        state, problem, held = self.state, self.problem, self._held
+        gpu = problem.shapes.shapes[shape].gpu
+        if not gpu.devices:
+            return np.full(len(problem.nodes), ANY_NUMBER)
+        free, freed = state.device_future.copy(), may_go[held.holder]
+        np.add.at(free, (held.node[held.holder[freed]], held.device[freed]), held.parts[freed])
+        if gpu.is_shared and gpu.devices == 1:
+            hosts: IntArray = (free // problem.shapes.parts(shape)[:, None].clip(1)).clip(0).sum(axis=1)
+            return hosts
+        fit: IntArray = (free >= problem.shapes.parts(shape)[:, None]).sum(axis=1)
+        return fit // gpu.devices
 
     def _domains(self, unit: AllocationUnit) -> IntArray:
         """(N,) domain of each node that all pods of ``unit`` have to share."""

@@ -36,6 +36,8 @@ PREEMPT: Final = 3
 OUT: Final = 0
 PLAIN: Final = 1
 OTHER: Final = 2
+WISHING: Final = 3
+"""It asks for room as plain gangs do, and prefers some nodes: arrays tell whether there is room, and not where."""
 
 # Where a unit is.
 HOME: Final = 0
@@ -54,12 +56,14 @@ FORBIDDEN: Final = 3
 NO_ROOM: Final = 4
 SAME: Final = 5
 """Refused as the last gang of its class was; nothing has changed since."""
+FOUND: Final = 6
+"""There is room for a gang that prefers some nodes; nothing was changed."""
 
 # Why the loop over turns ended.
 END: Final = 0
 """No gang waits."""
 ASK: Final = 1
-"""The next gang is not plain."""
+"""The next gang is not plain, and may find room."""
 MAY_YIELD: Final = 2
 """The last gang found no room, but gangs that were placed in this cycle might give way to it."""
 PAUSE: Final = 3
@@ -181,7 +185,7 @@ class Gangs(NamedTuple):
     Attributes
     ----------
     standing
-        (G,) `OUT` of the line, `PLAIN`, or `OTHER`.
+        (G,) `OUT` of the line, `PLAIN`, `WISHING`, or `OTHER`.
     queue, pods, shape, level
         (G,) leaf queue; how many pods; their shape; the level of which one domain holds them, `NONE` without one.
     charge, milli
@@ -345,8 +349,8 @@ class Scratch(NamedTuple):
         the largest part of it.
     units, order, was_moved
         (X,) units that left in this turn; the same in some order; (U,) whether one had been moved before.
-    here
-        (W,) rows of one node of units that may leave.
+    here, rows
+        (W,) rows of one node of units that may leave; (H,) of all nodes, where these are few.
     picks
         (W,) rows of a node that were chosen.
     sums, masks
@@ -381,6 +385,7 @@ class Scratch(NamedTuple):
     order: IntArray
     was_moved: BoolArray
     here: IntArray
+    rows: IntArray
     picks: IntArray
     sums: FloatArray
     masks: IntArray

@@ -19,6 +19,7 @@ from kai_solver.actions.board.arrays import (
     OUT,
     PLAIN,
     WIDTH,
+    WISHING,
     Arrays,
     BoolArray,
     Domains,
@@ -123,21 +124,26 @@ class Plainness:
     def level(self, gang: GangShape) -> int | None:
         """Row of the level of which one domain holds all pods of a gang without subgroups; `NONE` without such a rule.
 
-        None where it asks for something else as well.
+        None where it asks for something else as well; what it prefers is left out.
         """
         asked = [topology for topology in (gang.root.topology, gang.leaves[0].topology) if topology is not None]
         if not asked:
             return NONE
         topology, *more = dict.fromkeys(asked)
         tree = self.problem.domains.get(topology.topology)
-        if more or tree is None or topology.preferred or not topology.required:
+        if more or tree is None:
             return None
+        if not topology.required:
+            return NONE
         if tree.level_index(topology.required) is None:
             return None
         return self._levels.setdefault((topology.topology, topology.required), len(self._levels))
 
-    def is_plain(self, units: AllocationUnits) -> bool:
-        """Whether a gang asks for nothing but room, at most in one domain, all of it at once."""
+    def standing(self, units: AllocationUnits) -> int:
+        """How a gang that waits stands in its line.
+
+        `PLAIN` asks for nothing but room, at most in one domain, all of it at once; `WISHING` also prefers some nodes.
+        """
         leaf, gang, problem = units.lone, units.shape, self.problem
         if (
             leaf is None
@@ -146,19 +152,25 @@ class Plainness:
             or gang.family >= 0
             or gang.gang.preemption_delay_s > 0
         ):
-            return False
+            return OTHER
         pods = units.state.pending[0]
         if not pods or leaf.min_member != len(pods) or self.level(gang) is None:
-            return False
+            return OTHER
         shape = self.shape(problem.pod_shape[pods[0]])
         if shape == NONE or any(self.shape(problem.pod_shape[pod]) != shape for pod in pods):
-            return False
+            return OTHER
+        if any(problem.pods[pod].nominated_node for pod in pods) or not problem.ruled.isdisjoint(pods):
+            return OTHER
+        if any(rule.tells_apart(pod) is not None for rule in problem.rules for pod in pods):
+            return OTHER
         said = problem.shapes.shapes[problem.pod_shape[pods[0]]].constraints
-        if problem.predicates.has_preference(said) or not problem.related.isdisjoint(pods):
-            return False
-        if any(problem.pods[pod].nominated_node for pod in pods):
-            return False
-        return not any(rule.tells_apart(pod) is not None for rule in problem.rules for pod in pods)
+        is_plain = problem.related.isdisjoint(pods) and not problem.predicates.has_preference(said)
+        return PLAIN if is_plain and not self.prefers_domains(gang) else WISHING
+
+    @staticmethod
+    def prefers_domains(gang: GangShape) -> bool:
+        """Whether its pods are to be near each other where that can be."""
+        return any(asked is not None and asked.preferred for asked in (gang.root.topology, gang.leaves[0].topology))
 
 
 class Board:
@@ -172,7 +184,7 @@ class Board:
         self.problem = state.problem
         self.gang_units = gang_units
         self.plainness = Plainness(state)
-        self.is_plain = {gang: self.plainness.is_plain(gang_units[gang]) for gang in candidates}
+        self.standing = {gang: self.plainness.standing(gang_units[gang]) for gang in candidates}
         self.is_partial = False
         self._seen = len(state.touched)
         self._pool: VictimPool | None = None
@@ -180,7 +192,7 @@ class Board:
         self._base: BoolArray = np.zeros(0, dtype=np.bool_)
         self._prices_moves = False
         self._sharing: tuple[IntArray, ...] = (self._first_pod,) * 4
-        self._gangs = list(self.is_plain)
+        self._gangs = list(self.standing)
         self.row_of = {gang: row for row, gang in enumerate(self._gangs)}
         self._kinds: dict[tuple[object, ...], int] = {}
         self._places: dict[tuple[int, int, int], int] = {}
@@ -212,7 +224,7 @@ class Board:
             own = gang.gang
             queue[row], priority[row] = gang.queue, own.priority
             flags[0, row], flags[1, row] = own.preemptible, own.never_preempts
-            if not self.is_plain[index]:
+            if self.standing[index] == OTHER:
                 continue
             waiting = self.gang_units[index].state.pending[0]
             asked = self.plainness.level(gang)
@@ -442,6 +454,7 @@ class Board:
             order=np.zeros(size, dtype=np.int64),
             was_moved=np.zeros(size, dtype=np.bool_),
             here=np.zeros(MOST_HERE, dtype=np.int64),
+            rows=np.zeros(len(units.node), dtype=np.int64),
             picks=np.zeros(WIDTH + 2, dtype=np.int64),
             sums=np.zeros(WIDTH + 2),
             masks=np.zeros(WIDTH + 2, dtype=np.int64),
@@ -543,7 +556,7 @@ class Board:
     def _level_of(self, gang: GangShape) -> int | None:
         """Row of the level of which one domain holds all pods of a gang that runs; None where arrays cannot say it."""
         is_sayable = len(gang.leaves) == 1 and gang.family < 0 and is_flat(gang)
-        return self.plainness.level(gang) if is_sayable else None
+        return self.plainness.level(gang) if is_sayable and not self.plainness.prefers_domains(gang) else None
 
     def _is_among(self, pods: IntArray, marked: Collection[int]) -> BoolArray:
         """(K,) which of ``pods`` are ``marked``."""
@@ -649,15 +662,13 @@ class Board:
 
     def _stand(self, row: int, units: AllocationUnits) -> bool:
         """Let a gang stand in its line; False where it has nothing to ask for."""
-        gangs = self.arrays.gangs
-        if self.is_plain[self.gang(row)]:
-            gangs.standing[row] = PLAIN
-            return True
-        unit = units.next()
-        if unit is None:
+        gangs, standing = self.arrays.gangs, self.standing[self.gang(row)]
+        unit = units.next() if standing == OTHER else None
+        if standing == OTHER and unit is None:
             return False
-        gangs.standing[row] = OTHER
-        gangs.charge[row] = charge_of(self.problem, unit.pods)
+        gangs.standing[row] = standing
+        if unit is not None:
+            gangs.charge[row] = charge_of(self.problem, unit.pods)
         return True
 
     def _write_lines(self, lines: Sequence[list[tuple[object, int]]]) -> None:

@@ -304,6 +304,20 @@ def place(arrays: Arrays, gang: int) -> bool:
 
 
 @kernel
+def fits(arrays: Arrays, gang: int) -> bool:
+    """Whether all pods of ``gang`` fit what is free: what `place` finds, and nothing is changed."""
+    gangs = arrays.gangs
+    shape, left, level = gangs.shape[gang], gangs.pods[gang], gangs.level[gang]
+    if level != NONE:
+        return tightest(arrays, shape, left, level) != NONE
+    for node in range(len(arrays.nodes.whole_later)):
+        left -= room_at(arrays, shape, node)
+        if left <= 0:
+            return True
+    return False
+
+
+@kernel
 def wait(arrays: Arrays, node: int, shape: int, at: int) -> None:
     """A pod that has a place on ``node`` and could start now does not: what is free now stays so."""
     zones = arrays.zones

@@ -9,12 +9,14 @@ from kai_solver.actions.board.arrays import (
     CONSOLIDATE,
     END,
     FORBIDDEN,
+    FOUND,
     HOME,
     IMPOSSIBLE,
     LEFT,
     MADE_ROOM,
     MAY_YIELD,
     MOVED,
+    MOVES,
     NO_ROOM,
     NONE,
     OTHER,
@@ -28,12 +30,13 @@ from kai_solver.actions.board.arrays import (
     STAMP,
     TURNS,
     VICTIMS,
+    WISHING,
     Arrays,
 )
 from kai_solver.actions.board.order import look_at_all, look_at_path, next_gang, pay
 from kai_solver.actions.board.rights import may_reclaim, open_queues, passes_cap, permits
-from kai_solver.actions.board.room import place
-from kai_solver.actions.board.victims import is_hopeless, make_room
+from kai_solver.actions.board.room import fits, place
+from kai_solver.actions.board.victims import is_hopeless, make_room, take_back
 from kai_solver.compiled import entry, kernel
 
 QUEUES_TRIED = 32
@@ -89,6 +92,8 @@ def take_turns(arrays: Arrays, action: int, most: int, free_milli: int, partial:
         taken += 1
         pods, victims = numbers[PODS], numbers[VICTIMS]
         said = turn(arrays, gang, action, free_milli)
+        if said == FOUND:
+            return ASK
         row = arrays.record.turn[numbers[TURNS]]
         row[0], row[1], row[2], row[3] = gang, said, pods, numbers[PODS]
         row[4], row[5] = victims, numbers[VICTIMS]
@@ -145,15 +150,22 @@ def turn(arrays: Arrays, gang: int, action: int, free_milli: int) -> int:
     if action == RECLAIM and not may_reclaim(arrays, gang):
         return FORBIDDEN
     numbers[STAMP] += 1
+    moves = numbers[MOVES]
     if action == CONSOLIDATE:
         done = consolidate(arrays, gang)
-    elif not over and not scratch.failed[gangs.place[gang]] and place(arrays, gang):
-        charge(arrays, gang)
-        return PLACED
     else:
+        said = NO_ROOM if over or scratch.failed[gangs.place[gang]] else start(arrays, gang)
+        if said != NO_ROOM:
+            return said
         done = reclaim(arrays, gang) if action == RECLAIM else preempt(arrays, gang)
     if done == NONE:
         return NO_ROOM
+    if gangs.standing[gang] == WISHING:
+        numbers[PODS] -= gangs.pods[gang]
+        take_back(arrays, gangs.shape[gang], numbers[PODS], gangs.pods[gang], done, moves)
+        return FOUND
+    if action == CONSOLIDATE:
+        keep_moved(arrays, done)
     admit(arrays, gang, done)
     return MADE_ROOM
 
@@ -166,8 +178,18 @@ def allocate(arrays: Arrays, gang: int, over: bool) -> int:
         return FORBIDDEN
     if scratch.failed[gangs.place[gang]]:
         return NO_ROOM
-    if not place(arrays, gang):
+    said = start(arrays, gang)
+    if said == NO_ROOM:
         scratch.failed[gangs.place[gang]] = True
+    return said
+
+
+@kernel
+def start(arrays: Arrays, gang: int) -> int:
+    """Place ``gang`` on what is free, or only look whether it fits, if it prefers some nodes: what became of it."""
+    if arrays.gangs.standing[gang] == WISHING:
+        return FOUND if fits(arrays, gang) else NO_ROOM
+    if not place(arrays, gang):
         return NO_ROOM
     charge(arrays, gang)
     return PLACED
@@ -199,14 +221,19 @@ def admit(arrays: Arrays, gang: int, taken: int) -> None:
 
 @kernel
 def consolidate(arrays: Arrays, gang: int) -> int:
-    """Make room by moves alone; work of all queues may move, and what moved costs no more moves."""
-    units, scratch, stamp = arrays.units, arrays.scratch, arrays.record.numbers[STAMP]
-    scratch.open_queue[:] = stamp
-    done = make_room(arrays, gang, CONSOLIDATE, BOUNDLESS, False)
-    for number in range(max(0, done)):
-        if units.where[scratch.units[number]] == MOVED:
-            units.cost[scratch.units[number]] = IMPOSSIBLE
-    return done
+    """Make room by moves alone; work of all queues may move."""
+    arrays.scratch.open_queue[:] = arrays.record.numbers[STAMP]
+    return make_room(arrays, gang, CONSOLIDATE, BOUNDLESS, False)
+
+
+@kernel
+def keep_moved(arrays: Arrays, taken: int) -> None:
+    """Of the units of the turn, what moved may not move again."""
+    units = arrays.units
+    for number in range(taken):
+        unit = arrays.scratch.units[number]
+        if units.where[unit] == MOVED:
+            units.cost[unit] = IMPOSSIBLE
 
 
 @kernel

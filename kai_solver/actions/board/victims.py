@@ -261,7 +261,11 @@ def begin_costs(arrays: Arrays, shape: int, below: int) -> None:
     if has_few_open(arrays):
         scratch.cost[:] = IMPOSSIBLE
         scratch.block_cost[:] = IMPOSSIBLE
-        begin_open(arrays, shape, below)
+        for at in range(list_open(arrays, below)):
+            node = arrays.units.node[scratch.rows[at]]
+            least = scratch.least[shape, node]
+            scratch.cost[node] = least
+            scratch.block_cost[node // BLOCK] = min(scratch.block_cost[node // BLOCK], least)
         return
     for block in range(len(scratch.block_cost)):
         least = IMPOSSIBLE
@@ -272,9 +276,10 @@ def begin_costs(arrays: Arrays, shape: int, below: int) -> None:
 
 
 @kernel
-def begin_open(arrays: Arrays, shape: int, below: int) -> None:
-    """Write the lower bounds of nodes on which units may be taken in this turn."""
+def list_open(arrays: Arrays, below: int) -> int:
+    """Write the rows of units that may be taken in this turn into `Scratch.rows`; how many there are."""
     units, scratch, stamp = arrays.units, arrays.scratch, arrays.record.numbers[STAMP]
+    count = 0
     for queue in range(len(scratch.open_queue)):
         if scratch.open_queue[queue] != stamp:
             continue
@@ -282,12 +287,13 @@ def begin_open(arrays: Arrays, shape: int, below: int) -> None:
             unit = units.of_queue[at]
             if not may_take(arrays, unit, below):
                 continue
-            for number in range(rows_of(arrays, unit)):
-                node = units.node[row_at(arrays, unit, number)]
-                if node != NONE:
-                    least = scratch.least[shape, node]
-                    scratch.cost[node] = least
-                    scratch.block_cost[node // BLOCK] = min(scratch.block_cost[node // BLOCK], least)
+            is_moved = units.where[unit] == MOVED
+            for number in range(rows_of(arrays, unit, is_moved)):
+                row = row_at(arrays, unit, is_moved, number)
+                if units.node[row] != NONE:
+                    scratch.rows[count] = row
+                    count += 1
+    return count
 
 
 @kernel
@@ -343,37 +349,18 @@ def cheapest(arrays: Arrays, level: int, domain: int) -> int:
 
 
 @kernel
-def rows_of(arrays: Arrays, unit: int) -> int:
-    """Rows of ``unit``, which is at home or moved."""
-    units = arrays.units
-    first = units.first_moved if units.where[unit] == MOVED else units.first_row
+def rows_of(arrays: Arrays, unit: int, is_moved: bool) -> int:
+    """Rows of ``unit`` where it ran before the cycle, or where it moved to."""
+    first = arrays.units.first_moved if is_moved else arrays.units.first_row
     count: int = first[unit + 1] - first[unit]
     return count
 
 
 @kernel
-def row_at(arrays: Arrays, unit: int, number: int) -> int:
+def row_at(arrays: Arrays, unit: int, is_moved: bool, number: int) -> int:
     """The row with that number of `rows_of`."""
     units = arrays.units
-    if units.where[unit] == MOVED:
-        return int(units.first_moved[unit] + number)
-    return int(units.row[units.first_row[unit] + number])
-
-
-@kernel
-def row_count(arrays: Arrays, unit: int) -> int:
-    """Rows of ``unit`` where it is, or was when it left in this turn."""
-    units = arrays.units
-    first = units.first_moved if arrays.scratch.was_moved[unit] else units.first_row
-    count: int = first[unit + 1] - first[unit]
-    return count
-
-
-@kernel
-def row_of(arrays: Arrays, unit: int, number: int) -> int:
-    """The row with that number of `row_count`."""
-    units = arrays.units
-    if arrays.scratch.was_moved[unit]:
+    if is_moved:
         return int(units.first_moved[unit] + number)
     return int(units.row[units.first_row[unit] + number])
 
@@ -381,9 +368,9 @@ def row_of(arrays: Arrays, unit: int, number: int) -> int:
 @kernel
 def shift_unit(arrays: Arrays, unit: int, sign: int) -> None:
     """What ``unit`` holds where it was becomes free later (+1), or is taken again (-1)."""
-    units, nodes = arrays.units, arrays.nodes
-    for number in range(row_count(arrays, unit)):
-        row = row_of(arrays, unit, number)
+    units, nodes, is_moved = arrays.units, arrays.nodes, arrays.scratch.was_moved[unit]
+    for number in range(rows_of(arrays, unit, is_moved)):
+        row = row_at(arrays, unit, is_moved, number)
         node = units.node[row]
         if node == NONE:
             continue
@@ -400,9 +387,9 @@ def shift_unit(arrays: Arrays, unit: int, sign: int) -> None:
 @kernel
 def fits_back(arrays: Arrays, unit: int) -> bool:
     """Whether there is room for all of ``unit`` where it was."""
-    units, nodes = arrays.units, arrays.nodes
-    for number in range(row_count(arrays, unit)):
-        row = row_of(arrays, unit, number)
+    units, nodes, is_moved = arrays.units, arrays.nodes, arrays.scratch.was_moved[unit]
+    for number in range(rows_of(arrays, unit, is_moved)):
+        row = row_at(arrays, unit, is_moved, number)
         node = units.node[row]
         if node == NONE:
             continue
@@ -424,8 +411,9 @@ def fits_back(arrays: Arrays, unit: int) -> bool:
 @kernel
 def update_costs(arrays: Arrays, shape: int, unit: int, below: int) -> None:
     """Look closely at all nodes of ``unit``, which left."""
-    for number in range(row_count(arrays, unit)):
-        node = arrays.units.node[row_of(arrays, unit, number)]
+    is_moved = arrays.scratch.was_moved[unit]
+    for number in range(rows_of(arrays, unit, is_moved)):
+        node = arrays.units.node[row_at(arrays, unit, is_moved, number)]
         if node != NONE:
             set_cost(arrays, node, cost_at(arrays, shape, node, below))
 
@@ -782,7 +770,11 @@ def is_hopeless(arrays: Arrays, gang: int, below: int) -> bool:
         return False
     few = has_few_open(arrays)
     if few:
-        gather(arrays, below)
+        units, scratch = arrays.units, arrays.scratch
+        scratch.gain[:] = 0
+        for at in range(list_open(arrays, below)):
+            row = scratch.rows[at]
+            scratch.gain[units.node[row]] += units.whole[row]
     if level == NONE:
         left = count
         for node in range(len(nodes.whole_later)):
@@ -797,24 +789,6 @@ def is_hopeless(arrays: Arrays, gang: int, below: int) -> bool:
             if left <= 0:
                 return False
     return True
-
-
-@kernel
-def gather(arrays: Arrays, below: int) -> None:
-    """Count the devices of units that may be taken in this turn, by node."""
-    units, scratch, stamp = arrays.units, arrays.scratch, arrays.record.numbers[STAMP]
-    scratch.gain[:] = 0
-    for queue in range(len(scratch.open_queue)):
-        if scratch.open_queue[queue] != stamp:
-            continue
-        for at in range(units.first_of[queue], units.first_of[queue + 1]):
-            unit = units.of_queue[at]
-            if not may_take(arrays, unit, below):
-                continue
-            for number in range(rows_of(arrays, unit)):
-                row = row_at(arrays, unit, number)
-                if units.node[row] != NONE:
-                    scratch.gain[units.node[row]] += units.whole[row]
 
 
 @kernel

@@ -4,6 +4,7 @@ import json
 import subprocess
 import sys
 from collections import Counter
+from copy import deepcopy
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,10 +12,34 @@ import numpy as np
 import pytest
 
 from kai_solver.actions import Actions
-from kai_solver.actions.board.arrays import HOME, NONE, OUT, STAMP
+from kai_solver.actions.board.arrays import (
+    ALLOCATE,
+    ASK,
+    BOUNDLESS,
+    CONSOLIDATE,
+    HOME,
+    MADE_ROOM,
+    MOVES,
+    NONE,
+    OTHER,
+    OUT,
+    PLACED,
+    PLAIN,
+    PODS,
+    PREEMPT,
+    RECLAIM,
+    STAMP,
+    TURNS,
+    VICTIMS,
+    WISHING,
+    Arrays,
+    BoolArray,
+    IntArray,
+)
 from kai_solver.actions.board.describe import Board
 from kai_solver.actions.board.order import look_at_all, look_at_path, next_gang
 from kai_solver.actions.board.rights import may_reclaim, open_queues
+from kai_solver.actions.board.turns import begin_turns, take_turns
 from kai_solver.actions.board.victims import cost_at
 from kai_solver.actions.gang_order import GangOrder
 from kai_solver.actions.room.node import NodeRoom
@@ -69,19 +94,56 @@ def real_scene(request: pytest.FixtureRequest) -> Scene:
 
 
 def test_all_gangs_of_a_loaded_cluster_are_plain(scene: Scene) -> None:
-    assert all(scene.board.is_plain.values())
+    assert set(scene.board.standing.values()) == {PLAIN}
     assert not scene.board.is_partial
 
 
-def test_gangs_are_plain_on_clusters_with_numa_zones_unless_they_share_gpus_or_wish_for_company(
+def test_gangs_that_share_gpus_have_turns_of_their_own_and_those_that_prefer_company_where_there_is_room(
     real_scene: Scene,
 ) -> None:
-    problem, plain = real_scene.problem, real_scene.board.is_plain
-    for gang in plain:
+    problem, standing = real_scene.problem, real_scene.board.standing
+    for gang in standing:
         pods = [pod for leaf in problem.gangs[gang].leaves for pod in leaf.pending]
-        is_shared = any(problem.pods[pod].gpu.is_shared for pod in pods)
-        assert plain[gang] == (not is_shared and problem.related.isdisjoint(pods))
-    assert sum(plain.values()) > 0.7 * len(plain)
+        if any(problem.pods[pod].gpu.is_shared for pod in pods):
+            assert standing[gang] == OTHER
+        else:
+            assert standing[gang] == (PLAIN if problem.related.isdisjoint(pods) else WISHING)
+    kinds = Counter(standing.values())
+    assert kinds[WISHING] > 0
+    assert kinds[PLAIN] > 0.7 * len(standing)
+
+
+@pytest.mark.parametrize("action", [ALLOCATE, CONSOLIDATE, RECLAIM, PREEMPT])
+def test_of_a_gang_that_prefers_some_nodes_is_said_whether_there_is_room_and_nothing_changes(
+    scene: Scene, action: int
+) -> None:
+    board, said = scene.board, Counter[bool]()
+    board.price(moves=action == CONSOLIDATE)
+    for gang in scene.waiting:
+        board.line_up([gang])
+        begin_turns(scene.arrays)
+        plain, wishing = deepcopy(scene.arrays), deepcopy(scene.arrays)
+        wishing.gangs.standing[board.row_of[gang]] = WISHING
+        take_turns(plain, action, 1, BOUNDLESS, False)
+        ended = take_turns(wishing, action, 1, BOUNDLESS, False)
+        has_room = int(plain.record.turn[0, 1]) in (PLACED, MADE_ROOM)
+        assert has_room == (ended == ASK)
+        assert int(wishing.record.numbers[TURNS]) == (not has_room)
+        for before, after in zip(_lasting(scene.arrays), _lasting(wishing), strict=True):
+            assert (before == after).all()
+        said[has_room] += 1
+    assert said[False]
+    assert said[True] or action == PREEMPT
+
+
+def _lasting(arrays: Arrays) -> list[IntArray | BoolArray]:
+    """What is so until a turn changes it."""
+    nodes, units, queues = arrays.nodes, arrays.units, arrays.queues
+    return [
+        *(nodes.later, nodes.now, nodes.whole_later, nodes.whole_now, nodes.gpu_free, nodes.block_whole),
+        *(units.where, queues.held, queues.fixed, arrays.domains.free),
+        *(arrays.record.numbers[[PODS, VICTIMS, MOVES]], arrays.zones.later, arrays.zones.now),
+    ]
 
 
 def test_units_with_a_share_may_leave_where_their_gpus_are_free_then(real_scene: Scene) -> None:
@@ -199,7 +261,7 @@ def test_a_cluster_in_which_all_pods_share_gpus_has_no_plain_gang(numa: NumaTopo
     actions = Actions(build_problem(a_cluster(nodes, [*running, *waiting], queues)), ACTIONS, Unasked(), by_board=True)
     outcome = actions.run()
     assert actions.context.board is not None
-    assert not any(actions.context.board.is_plain.values())
+    assert set(actions.context.board.standing.values()) == {OTHER}
     assert outcome.admissions
 
 
