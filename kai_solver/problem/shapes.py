@@ -127,7 +127,7 @@ class ShapeTable:
         return found
 
     def without_wishes(self, shape: int) -> int:
-        """The first shape met that differs in preferences at most: rules, also those between pods, treat both alike."""
+        """The first shape met that differs in preferences at most: all that rules look at is equal."""
         found = self._without_wishes.get(shape)
         if found is None:
             one = self.shapes[shape]

@@ -13,12 +13,15 @@ from kai_solver.domain import (
     GpuRequest,
     Node,
     Pod,
+    PodAffinityTerm,
     PodSet,
     PodStatus,
     Queue,
     Requirement,
     Snapshot,
+    SpreadConstraint,
     SubGroup,
+    Toleration,
     flat_gang,
 )
 from kai_solver.problem import Problem, build_problem
@@ -243,3 +246,24 @@ def test_a_pod_by_memory_pays_by_its_node_or_by_the_smallest_device() -> None:
     ask = GpuRequest(1, 0, 50)
     problem = a_problem(a_gang("g", a_pod("a", ask, status=RUNNING, node="n1"), a_pod("b", ask)), nodes=nodes)
     assert [charge[2] for charge in problem.charges] == [250, 500]
+
+
+def test_shapes_that_differ_in_wishes_alone_stand_for_each_other() -> None:
+    web = PodAffinityTerm((Requirement("app", "In", ("web",)),), "host")
+    wishes = [
+        Constraints(),
+        Constraints(preferred_pods=((9, web),)),
+        Constraints(preferred=((1, (Requirement("zone", "In", ("a",)),)),)),
+        Constraints(preferred_spread=(SpreadConstraint((Requirement("app", "In", ("web",)),), "host"),)),
+    ]
+    rules = [
+        Constraints(anti_affinity=(web,)),
+        Constraints(host_ports=("80/TCP",)),
+        Constraints(tolerations=(Toleration("key", "Exists"),)),
+    ]
+    pods = [a_pod(f"p{number}", constraints=said) for number, said in enumerate([*wishes, *rules])]
+    problem = a_problem(a_gang("g", *pods))
+    standing = [problem.shapes.without_wishes(shape) for shape in problem.pod_shape]
+    assert len(set(problem.pod_shape)) == len(pods)
+    assert len(set(standing[: len(wishes)])) == 1
+    assert len(set(standing[len(wishes) - 1 :])) == 1 + len(rules)

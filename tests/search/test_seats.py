@@ -1,5 +1,6 @@
 """Places for all that was admitted, one after the other, whatever it is that leaves."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 from random import Random
 
@@ -7,7 +8,7 @@ import pytest
 
 from kai_solver.actions import Actions
 from kai_solver.actions.caps import within_limits
-from kai_solver.domain import Action, Snapshot
+from kai_solver.domain import Action, Gang, Node, Snapshot
 from kai_solver.instances_io.bench_schema import LoadedDoc
 from kai_solver.lab.bench import loaded_snapshot
 from kai_solver.modelfiles import load_model
@@ -21,6 +22,7 @@ from kai_solver.search.refine import joint_of
 from kai_solver.search.rights import rights_of
 from kai_solver.search.seats import SeatSearch
 from kai_solver.units import GPU, UNLIMITED
+from tests.support.builders import a_cluster, a_gang, a_node, a_queue
 
 
 def loaded(seed: int) -> Snapshot:
@@ -139,3 +141,43 @@ def test_more_leaves_of_a_queue_at_its_limit(seed: int) -> None:
     assert found is not None
     assert found.leaving
     assert all(within_limits(outcome.state, outcome.state.problem.gangs[gang].queue) for gang in preempting)
+
+
+def seats_of(*gangs: Gang, nodes: Sequence[Node]) -> tuple[SeatSearch, dict[str, int]]:
+    """The search on what the greedy admits for queue ``b``, which queue ``a`` owes all; units by the name of a gang."""
+    outcome = decided_of(a_cluster(nodes, gangs, [a_queue("a", 0), a_queue("b", 100)]))
+    assert outcome.pool is not None
+    movers = joint_of(JointModelInput(outcome), rights_of(outcome)).movers
+    names = {outcome.state.problem.gangs[mover.gang].gang.name: mover.unit for mover in movers}
+    return SeatSearch(outcome, outcome.pool, movers, lambda: False), names
+
+
+def test_cheaper_work_leaves_for_what_lost_its_place() -> None:
+    """``dear`` goes away for the large pod, since n2 has room; the smaller pod takes that."""
+    seats, unit = seats_of(
+        a_gang("dear", 4, on="n0", queue="a", priority=75),
+        a_gang("also-dear", 4, 4, on="n1", queue="a", priority=75),
+        a_gang("cheap", 4, on="n2", queue="a"),
+        a_gang("large", 8, queue="b"),
+        a_gang("small", 4, queue="b"),
+        nodes=[a_node(f"n{number}", gpus=8) for number in range(3)],
+    )
+    found = seats.seat(())
+    assert found is not None
+    assert found.leaving == {unit["cheap"]}
+    assert found.moved == (unit["dear"],)
+
+
+def test_shares_of_gpus_get_room_where_other_shares_leave() -> None:
+    """CPU and memory would suffice on every node; a GPU is free to be shared where the cheap halves leave."""
+    each = {"milli": 500}
+    seats, unit = seats_of(
+        a_gang("whole", 2, on="n0", queue="a", priority=75),
+        a_gang("halves", 1, 1, on="n1", queue="a", each=each),
+        a_gang("other", 1, on="n1", queue="a", priority=75),
+        a_gang("arriving", 1, 1, queue="b", each=each),
+        nodes=[a_node(f"n{number}", gpus=2) for number in range(2)],
+    )
+    found = seats.seat(())
+    assert found is not None
+    assert found.leaving == {unit["halves"]}
