@@ -220,6 +220,7 @@ def test_an_interrupted_run_writes_what_it_has(scenario: Path, tmp_path: Path, m
     [record] = read_runs(tmp_path / "out", "").records.values()
     assert record.status == "interrupted"
     assert record.measures["jobs/running"] == 1
+    assert record.read_s > 0
     assert "interrupted; what there is by then is in" in done.stderr
     assert "utilisation.png" in figures_of(tmp_path / "out")
 
