@@ -26,7 +26,7 @@ def write_model(document: Mapping[str, Any], path: Path) -> None:
         partial.replace(path)
     except OSError as error:
         problem = f"cannot be written: {error.strerror}"
-        raise ModelFileError(problem, file=str(path), cure="Name a writable place") from None
+        raise ModelFileError(problem, file=str(path), cure="Make room, or name a writable place") from None
 
 
 def model_text(model: SolverModel) -> str:
