@@ -1,6 +1,6 @@
 """Logs in the Standard Workload Format (Feitelson's Parallel Workloads Archive): 18 numbers a line, ``;`` comments.
 
-Used of each line: submit time (2), wait (3), run time (4), processors allocated (5) or else requested (8), user (12) and
+Used of each line: submit time (2), wait (3), run time (4), processors allocated (5) or else requested (8), user (12),
 queue (15). -1 means unknown. A line that does not tell when, how long and how large is set aside.
 """
 

@@ -144,7 +144,8 @@ def _connected(address: str) -> Iterator["Client"]:
             warnings.simplefilter("ignore")  # other versions of Dask and what it needs: workers are compared below
             client = Client(address, timeout=ANSWER_S, set_as_default=False, name="kai-solver")
     except (OSError, ValueError, ImportError) as error:
-        said = f"{type(error).__name__}: {error}"
+        silent = f"the port is open, and says nothing for {ANSWER_S:g} s"
+        said = f"{type(error).__name__}: {error}" if str(error) else silent
         raise InputError(f"no Dask scheduler answers: {said}", field=address, cure=cure) from None
     try:
         yield client

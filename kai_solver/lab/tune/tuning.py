@@ -339,9 +339,7 @@ class _Tuning:
             if name in optuna.get_all_study_names(self._database):
                 found = optuna.load_study(study_name=name, storage=self._database, pruner=pruner)
             else:
-                found = optuna.create_study(
-                    study_name=name, storage=self._database, pruner=pruner, load_if_exists=True
-                )
+                found = optuna.create_study(study_name=name, storage=self._database, pruner=pruner, load_if_exists=True)
         identity = orjson.dumps(self.space.identity(), option=orjson.OPT_NON_STR_KEYS).decode()
         before = found.user_attrs.get("space")
         if before is not None and before != identity:
