@@ -1,6 +1,6 @@
 """``kai-solver compare``: models or plans side by side on one instance, or a study of models on many."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
 from enum import Enum
 from pathlib import Path
@@ -255,7 +255,7 @@ def _load(text: str) -> "list[SolverModel]":
 
 
 def _members(snapshot: "Snapshot", name: str, models: Sequence[str], plans: "Sequence[Plan]") -> dict[str, Any]:
-    from kai_solver.explaining import differences, plan_figures
+    from kai_solver.explaining import differences, placings, plan_figures
 
     return {
         "instance": snapshot.name or name,
@@ -267,25 +267,38 @@ def _members(snapshot: "Snapshot", name: str, models: Sequence[str], plans: "Seq
             {"fates": dict(zip(models, group.fates, strict=True)), "gangs": group.gangs}
             for group in differences(snapshot, plans)
         ],
+        "placings": [
+            {"gang": placing.gang, "nodes": dict(zip(models, placing.nodes, strict=True))}
+            for placing in placings(snapshot, plans)
+        ],
     }
 
 
 def _print(snapshot: "Snapshot", name: str, models: Sequence[str], plans: "Sequence[Plan]", *, full: bool) -> None:
     from kai_solver.cli.console import heading, line, open_console, table
     from kai_solver.cli.phrases import describe
-    from kai_solver.explaining import differences
+    from kai_solver.domain.names import short_name
+    from kai_solver.explaining import differences, placings
 
     console = open_console()
     line(console, describe(snapshot, name), "bold")
     console.print()
     console.print(table(("", *models), list(zip(*_columns(plans), strict=True)), right=models))
-    groups = differences(snapshot, plans)
+    groups, elsewhere = differences(snapshot, plans), placings(snapshot, plans)
     if groups:
         heading(console, "Gangs that fare differently")
         shown = groups if full else groups[:ROWS]
         rows = [(*group.fates, str(len(group.gangs)), _named(group, full=full)) for group in shown]
         console.print(table((*models, "gangs", "which"), rows, right=("gangs",)))
         _rest(console, len(groups) - len(shown))
+    if elsewhere:
+        heading(console, "Gangs that get other nodes")
+        places = elsewhere if full else elsewhere[:ROWS]
+        cells = [(short_name(one.gang), *(_places(nodes, full=full) for nodes in one.nodes)) for one in places]
+        console.print(table(("gang", *models), cells))
+        _rest(console, len(elsewhere) - len(places))
+    if not groups and not elsewhere:
+        line(console, "All gangs fare alike, and get the same nodes.")
     _print_pending(console, models[-1], plans[-1], full=full)
 
 
@@ -322,6 +335,13 @@ def _named(group: "Difference", *, full: bool) -> str:
     shown = group.gangs if full else group.gangs[:NAMED]
     more = len(group.gangs) - len(shown)
     return ", ".join(map(short_name, shown)) + (f" and {more:,} more" if more else "")
+
+
+def _places(nodes: Mapping[str, int], *, full: bool) -> str:
+    """Nodes, with the number of pods that each gets where it is more than one."""
+    shown = list(nodes.items()) if full else list(nodes.items())[:NAMED]
+    words = [node if pods == 1 else f"{node} ({pods:,})" for node, pods in shown]
+    return ", ".join(words) + (f" and {len(nodes) - len(shown):,} more" if len(nodes) > len(shown) else "") or "-"
 
 
 def _print_pending(console: "Console", model: str, plan: "Plan", *, full: bool) -> None:

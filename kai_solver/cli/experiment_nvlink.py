@@ -85,10 +85,10 @@ def nvlink(
                 break
             runs.append(run)
             outcomes.append(nvlink_outcome(run, product, meter.spent))
+            if save is not None:
+                write_runs(save, outcomes)  # each when it ended, so that nothing that comes later loses it
             if not quiet:
                 _tell(spec, len(runs), len(specs))
-    if save is not None:
-        write_runs(save, outcomes)
     _print(runs, names, as_json=as_json, output=output)
     if len(runs) < len(specs):
         complain(f"interrupted; {len(runs)} of {len(specs)} runs ended")

@@ -1,5 +1,6 @@
 """Figures that a command draws of its own tables, without being asked: what it needs, where they go."""
 
+import shlex
 from contextlib import suppress
 from pathlib import Path
 from typing import Annotated
@@ -57,6 +58,13 @@ def draw_figures(output: Path, folder: Path) -> list[Path]:
     InputError
         A figure cannot be written.
     """
+    from kai_solver.errors import InputError
     from kai_solver.lab.reports import build_report, write_figures
 
-    return write_figures(build_report([output]), folder)
+    report = build_report([output])
+    try:
+        return write_figures(report, folder)
+    except InputError as error:
+        again = shlex.join(["kai-solver", "report", str(output), "--figures", str(folder)])
+        cure = f"The tables are complete. Make room, and draw them: {again}"
+        raise InputError(error.problem, file=error.file, field=error.field, cure=cure) from None

@@ -1,6 +1,7 @@
 """``kai-solver simulate``: a scenario replayed under several policies, tables and a summary."""
 
 import sys
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -73,7 +74,9 @@ def simulate(
     if parquet and not has_parquet():
         cure = "Install it (pip install 'kai-solver[experiments]'), or do without: CSV is always written"
         raise InputError("needs polars, which is not installed", field="--parquet", cure=cure)
+    start_s = time.monotonic()
     loaded = load_scenario(scenario, seed=seed, limits=parse_limits(input_limit))
+    read_s = time.monotonic() - start_s
     models = _models(_names(policies))
     budget_s = parse_budget_s(budget) if budget is not None else None
     make_folder(output)  # A place where nothing can be written is an error before the work.
@@ -85,7 +88,7 @@ def simulate(
         write_runs(output, outcomes)
         write_tables(results, output, parquet=parquet)
 
-    outcomes, results = _replay_all(loaded, source, models, budget_s, keep, quiet=quiet)
+    outcomes, results = _replay_all(loaded, read_s, source, models, budget_s, keep, quiet=quiet)
     summaries = [summarize(result) for result in results]
     members = {"policies": [summary.document() for summary in summaries]}
     if deliver(document("simulation", members), as_json=as_json, output=None):
@@ -119,6 +122,7 @@ def _models(names: list[str]) -> "dict[str, SolverModel | None]":
 
 def _replay_all(
     scenario: "Scenario",
+    read_s: float,
     source: "ScenarioFile",
     models: "dict[str, SolverModel | None]",
     budget_s: float | None,
@@ -140,7 +144,7 @@ def _replay_all(
         for model in models.values():
             task = task_of("simulate", source, model, scenario.seed, budget_s)
             told = None if quiet else _teller()
-            outcome, result = replayed(task, scenario, should_stop=stop.is_set, progress=told)
+            outcome, result = replayed(task, scenario, read_s=read_s, should_stop=stop.is_set, progress=told)
             outcomes.append(outcome)
             results += [] if result is None else [result]
             keep(outcomes, results)

@@ -1,7 +1,7 @@
 """Why: pending gangs, lost places, and the queues in numbers. Presents what a plan holds; decides nothing."""
 
 from kai_solver.explaining.aftermath import carried_out
-from kai_solver.explaining.comparison import Difference, PlanFigures, differences, plan_figures
+from kai_solver.explaining.comparison import Difference, Placing, PlanFigures, differences, placings, plan_figures
 from kai_solver.explaining.cures import Cure, cures
 from kai_solver.explaining.domain_lines import DomainLine, domain_lines
 from kai_solver.explaining.easing import eased
@@ -23,6 +23,7 @@ __all__ = [
     "GpuBoards",
     "Holder",
     "NodeReason",
+    "Placing",
     "PlanFigures",
     "PodFit",
     "QueueLine",
@@ -34,6 +35,7 @@ __all__ = [
     "explain_gang",
     "fair_share_lines",
     "find_gang",
+    "placings",
     "plan_figures",
     "queue_line",
 ]

@@ -39,6 +39,14 @@ class Difference:
     gangs: tuple[str, ...]
 
 
+@dataclass(frozen=True, slots=True)
+class Placing:
+    """A gang whose pods get other nodes: for each plan the nodes that it gives them, with the number of pods."""
+
+    gang: str
+    nodes: tuple[Mapping[str, int], ...]
+
+
 def plan_figures(plan: Plan) -> PlanFigures:
     """Count what ``plan`` does."""
     return PlanFigures(
@@ -63,6 +71,25 @@ def differences(snapshot: Snapshot, plans: Sequence[Plan]) -> tuple[Difference, 
             groups[of_each].append(gang.key)
     found = [Difference(of_each, tuple(gangs)) for of_each, gangs in groups.items()]
     return tuple(sorted(found, key=lambda one: ("waits" not in one.fates, -len(one.gangs))))
+
+
+def placings(snapshot: Snapshot, plans: Sequence[Plan]) -> tuple[Placing, ...]:
+    """Gangs of which pods start or move in some plan, and not on the same nodes in all of them."""
+    of_each = [_nodes(plan) for plan in plans]
+    found = [
+        Placing(gang.key, tuple(nodes.get(gang.key, {}) for nodes in of_each))
+        for gang in snapshot.gangs
+        if any(gang.key in nodes for nodes in of_each)
+    ]
+    return tuple(one for one in found if any(nodes != one.nodes[0] for nodes in one.nodes))
+
+
+def _nodes(plan: Plan) -> Mapping[str, Mapping[str, int]]:
+    """By gang the nodes that its pods get, by name."""
+    given: dict[str, Counter[str]] = defaultdict(Counter)
+    for gang, node in [(b.gang, b.node) for b in plan.binds] + [(m.gang, m.target) for m in plan.moves]:
+        given[gang][node] += 1
+    return {gang: dict(sorted(nodes.items())) for gang, nodes in given.items()}
 
 
 def _fates(snapshot: Snapshot, plan: Plan) -> Mapping[str, str]:

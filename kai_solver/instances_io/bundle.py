@@ -86,7 +86,7 @@ def write_bundle(bundle: Bundle, path: Path) -> None:
         partial.replace(path)
     except OSError as error:
         problem = f"cannot be written: {error.strerror}"
-        raise InputError(problem, file=str(path), cure="Name a writable place") from None
+        raise InputError(problem, file=str(path), cure="Make room, or name a writable place") from None
 
 
 def bundle_bytes(bundle: Bundle) -> bytes:

@@ -96,6 +96,5 @@ def write_bytes(content: bytes, path: Path) -> None:
         with replacing(path) as partial:
             partial.write_bytes(content)
     except OSError as error:
-        raise InputError(
-            f"cannot be written: {reason_of(error)}", file=str(path), cure="Name a writable place"
-        ) from error
+        cure = "Make room, or name a writable place"
+        raise InputError(f"cannot be written: {reason_of(error)}", file=str(path), cure=cure) from error

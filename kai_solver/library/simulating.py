@@ -1,5 +1,6 @@
 """Simulate: a workload replayed under several policies."""
 
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from os import PathLike
@@ -156,15 +157,18 @@ def simulate(
         check_seed(seed)
     seconds = budget_of(budget_s)
     models = {name: load_model(name) for name in names if name != KubeDefault.name}
+    start_s = time.monotonic()
     if isinstance(scenario, Mapping):
         loaded = scenario_of(scenario, seed=seed)
     else:
         loaded = load_scenario(Path(scenario), seed=seed)
+    read_s = time.monotonic() - start_s
     place = Path() if isinstance(scenario, Mapping) else Path(scenario)
     source = ScenarioFile(loaded.name or short_name(place.name) or "scenario", place)
     outcomes, results = [], []
     for name in names:
-        outcome, result = replayed(task_of("simulate", source, models.get(name), loaded.seed, seconds), loaded)
+        task = task_of("simulate", source, models.get(name), loaded.seed, seconds)
+        outcome, result = replayed(task, loaded, read_s=read_s)
         if result is None:
             raise InternalError(outcome.record.error)
         outcomes.append(outcome)

@@ -3,7 +3,7 @@
 from kai_solver.modelfiles.cpsat import CP_SAT_OWNED, cp_sat_parameters
 from kai_solver.modelfiles.extensions import FAMILY_GROUP, STAGE_GROUP, known_families, known_stages, usual_families
 from kai_solver.modelfiles.load import available_models, complete_document, load_model, model_from_document
-from kai_solver.modelfiles.write import write_model
+from kai_solver.modelfiles.write import model_text, write_model
 
 __all__ = [
     "CP_SAT_OWNED",
@@ -16,6 +16,7 @@ __all__ = [
     "known_stages",
     "load_model",
     "model_from_document",
+    "model_text",
     "usual_families",
     "write_model",
 ]

@@ -3,10 +3,13 @@
 import json
 import os
 from collections.abc import Iterator, Mapping
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from kai_solver.domain import SolverModel
 from kai_solver.errors import ModelFileError
+from kai_solver.units import MILLI
 
 
 def write_model(document: Mapping[str, Any], path: Path) -> None:
@@ -19,11 +22,44 @@ def write_model(document: Mapping[str, Any], path: Path) -> None:
     """
     partial = path.with_name(f"{path.name}.{os.getpid()}.part")
     try:
-        partial.write_text("\n".join(_lines(document)).strip() + "\n", encoding="utf-8")
+        partial.write_text(_text(document), encoding="utf-8")
         partial.replace(path)
     except OSError as error:
         problem = f"cannot be written: {error.strerror}"
-        raise ModelFileError(problem, file=str(path), cure="Name a writable place") from None
+        raise ModelFileError(problem, file=str(path), cure="Make room, or name a writable place") from None
+
+
+def model_text(model: SolverModel) -> str:
+    """The model as a file that `load_model` reads to the same model."""
+    usual = [
+        {
+            "cpu_milli": pod.cpu_milli,
+            "memory_mib": pod.memory_mib,
+            "num_gpu": pod.gpus,
+            "gpu_milli": pod.gpu_milli if pod.gpus else MILLI,
+            "gpu_spec": "|".join(pod.models),
+            "pods": pod.pods,
+        }
+        for pod in model.usual
+    ]
+    return _text(
+        {
+            "name": model.name,
+            "summary": model.summary,
+            "ladder": [action.value for action in model.actions],
+            "admission": model.admission,
+            "families": model.families,
+            "budget_s": model.budget_s,
+            "stages": [asdict(stage) for stage in model.stages],
+            "search": asdict(model.search),
+            "leftover": {"usual": usual},
+            "moves": asdict(model.moves),
+        }
+    )
+
+
+def _text(document: Mapping[str, Any]) -> str:
+    return "\n".join(_lines(document)).strip() + "\n"
 
 
 def _lines(table: Mapping[str, Any], path: str = "") -> Iterator[str]:

@@ -4,6 +4,7 @@ import csv
 import importlib.util
 import io
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from math import ceil, floor, log10
 from pathlib import Path
@@ -110,14 +111,18 @@ def draw(
     with rc_context(_STYLE):
         figure = Figure(figsize=size, layout="constrained")
         content(figure)
+        place = path
         try:
             for place in (path, *also):
                 metadata = {"Title": title, "Date": None} if place.suffix == ".svg" else {"Title": title}
                 figure.savefig(place, dpi=150, metadata=metadata)
-            data_place(path).write_text(_csv(data))
+            place = data_place(path)
+            place.write_text(_csv(data))
         except OSError as error:
-            reason = (error.strerror or str(error)).lower()
-            raise InputError(f"cannot be written: {reason}", file=str(path), cure="Name a writable place") from error
+            with suppress(OSError):  # half a file is none
+                place.unlink(missing_ok=True)
+            reason, cure = (error.strerror or str(error)).lower(), "Make room, or name a writable place"
+            raise InputError(f"cannot be written: {reason}", file=str(place), cure=cure) from error
 
 
 def ticks(least: float, most: float) -> list[float]:

@@ -33,6 +33,8 @@ def test_models_are_compared_in_numbers_and_gang_by_gang(plans: tuple[Result, Pa
     assert ["GPU-hours", "evicted", "96.0", "64.0"] in words
     assert ["waits", "starts", "1", "default/detector"] in words
     assert ["is", "evicted", "stays", "1", "default/ablation"] in words
+    assert ["default/fine-tune", "b-0", "a-3"] in words
+    assert ["default/label", "-", "c-2"] in words
     assert len(done.output.splitlines()) <= 40
 
 
@@ -58,6 +60,17 @@ def test_the_comparison_as_json() -> None:
     assert {"fates": {"greedy-only": "waits", "default": "starts"}, "gangs": ["default/detector"]} in found[
         "differences"
     ]
+    assert {"gang": "default/fine-tune", "nodes": {"greedy-only": {"b-0": 1}, "default": {"a-3": 1}}} in found[
+        "placings"
+    ]
+
+
+def test_equal_plans_say_that_they_are_equal(plans: tuple[Result, Path]) -> None:
+    _, folder = plans
+    same = folder.parent / "same.plan.json"
+    same.write_bytes((folder / "default.plan.json").read_bytes())
+    done = run(MONDAY, "--plan", folder / "default.plan.json", "--plan", same)
+    assert "All gangs fare alike, and get the same nodes." in done.output
 
 
 @pytest.mark.parametrize(

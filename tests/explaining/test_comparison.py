@@ -1,7 +1,7 @@
 """Plans side by side: what becomes of a gang is said in a word, and equal fates are one group."""
 
 from kai_solver.domain import Action, Bind, Eviction, Move, Pending, Plan, Proof, Reason, Stage
-from kai_solver.explaining import Difference, PlanFigures, differences, plan_figures
+from kai_solver.explaining import Difference, Placing, PlanFigures, differences, placings, plan_figures
 from tests.support.builders import a_cluster, a_gang, a_node
 
 CLUSTER = a_cluster(
@@ -64,3 +64,14 @@ def test_gangs_that_fare_differently_have_a_word_for_each_plan() -> None:
 
 def test_equal_plans_have_no_differences() -> None:
     assert differences(CLUSTER, (ONE, ONE)) == ()
+
+
+def test_gangs_that_get_other_nodes_are_named_also_where_their_fate_is_the_same() -> None:
+    other = Plan(binds=(Bind("ns/new-0", "ns/new", "n1"), Bind("ns/elastic-2", "ns/elastic", "n1")), moves=ONE.moves)
+    assert differences(CLUSTER, (other, other)) == ()
+    assert placings(CLUSTER, (ONE, other)) == (Placing("ns/new", ({"n0": 1}, {"n1": 1})),)
+    assert placings(CLUSTER, (NOTHING, ONE)) == (
+        Placing("ns/new", ({}, {"n0": 1})),
+        Placing("ns/elastic", ({}, {"n0": 1, "n1": 1})),
+    )
+    assert placings(CLUSTER, (ONE, ONE)) == ()

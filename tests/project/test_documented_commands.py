@@ -45,7 +45,7 @@ ELSEWHERE = {
     r"kubectl get jobs,podgroups,pods": "tests/lab/history/test_history_kubernetes.py",
     r"kai-solver bench ": "tests/cli/test_cli_bench_sets.py",
     r"dask |kai-solver compare .*--scheduler": "tests/lab/runs/test_places.py",
-    r"kubectl --namespace studies apply -f deploy/dask": "tests/deploy/test_dask.py",
+    r"kubectl --namespace studies (apply -f deploy/dask|create secret)": "tests/deploy/test_dask.py",
     r"sbatch |scancel ": "tests/deploy/test_slurm.py",
     r"kai-solver tune ": "tests/lab/tune",
     r"(KAI_SOLVER_KERNELS=\S+ )?kai-solver compile": "tests/compiled",

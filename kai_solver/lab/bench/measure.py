@@ -29,7 +29,7 @@ from kai_solver.lab.runs import Generated, Improvement, InstanceFile, Outcome, R
 from kai_solver.lab.runs.cpuclock import CpuClock
 from kai_solver.lab.runs.instance import read_instance
 from kai_solver.lab.runs.memory import PeakMemory, family_cpu_s
-from kai_solver.lab.runs.replaying import bundle_of, replay_command
+from kai_solver.lab.runs.replaying import bundle_of, with_replay
 from kai_solver.lab.runs.running import blank, decide, engine_for, model_for
 from kai_solver.lab.runs.task import ClockKind
 from kai_solver.modelfiles import load_model
@@ -174,8 +174,7 @@ def _bundles(job: Job) -> list[bytes]:
 
 
 def _failed(task: Task, error: str, bundle: bytes | None) -> Outcome:
-    command = replay_command(task, has_bundle=bundle is not None)
-    return Outcome(blank(task, "failed", error), bundle=bundle, replay=command)
+    return with_replay(task, Outcome(blank(task, "failed", error), bundle=bundle))
 
 
 def measure_here(job: Job) -> tuple[Run, ...]:
@@ -278,7 +277,7 @@ class _Measurement:
         outcome = Outcome(row, decided.improvements)
         if outcome.record.has_failed:
             bundle = bundle_of(task, self._loaded)
-            outcome = replace(outcome, bundle=bundle, replay=replay_command(task, has_bundle=True))
+            outcome = with_replay(task, replace(outcome, bundle=bundle))
         worse = tuple(text for text in (shortfall(ours, peer) for peer in self._peers) if text)
         return Run(outcome, self._peers, worse)
 

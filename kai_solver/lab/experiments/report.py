@@ -61,7 +61,7 @@ class Failures:
 class Run:
     """A run that ended.
 
-    ``seconds``: wall time of its decisions. ``spent``: what it took in all, the reading of its files too.
+    ``seconds``: wall time of its decisions. ``read_s``: of reading its files. ``spent``: what it took in all.
     """
 
     spec: RunSpec
@@ -69,6 +69,7 @@ class Run:
     failures: tuple[Failures, ...]
     moved: int
     seconds: float
+    read_s: float = 0.0
     spent: Spent | None = None
 
     def allocation_at(self, arrived: int) -> float | None:

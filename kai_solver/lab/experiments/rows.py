@@ -36,7 +36,9 @@ def openb_outcome(run: Run | FailedRun, data: Path) -> Outcome:
     measures = {"window": float(spec.window), "moves_share": spec.moves}
     measures |= {f"allocated_percent/{at}": share for at in MARKS if (share := run.allocation_at(at)) is not None}
     measures |= {f"failed_pods/{size}": run.failed(size) for size in SIZES}
-    record = _with(replace(record, moved_pods=run.moved, solve_s=run.seconds, measures=measures), run.spent)
+    record = _with(
+        replace(record, moved_pods=run.moved, read_s=run.read_s, solve_s=run.seconds, measures=measures), run.spent
+    )
     return Outcome(record)
 
 

@@ -1,5 +1,6 @@
 """Many runs: what is to be run, several processes, progress, and an end when asked."""
 
+import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from dataclasses import replace
@@ -74,7 +75,9 @@ def run_one(folder: Path, spec: RunSpec, progress: Progress, should_stop: Stop) 
 
 
 def _run(folder: Path, spec: RunSpec, progress: Progress, should_stop: Stop) -> Run | None:
+    start_s = time.monotonic()
     trace = load_trace(folder, spec.trace, spec.seed)
+    read_s = time.monotonic() - start_s
 
     def tell(decided: int) -> bool:
         progress(spec, decided / max(len(trace.arrivals), 1))
@@ -87,7 +90,7 @@ def _run(folder: Path, spec: RunSpec, progress: Progress, should_stop: Stop) -> 
     if record is None:
         return None
     verify(trace, record)
-    return report(trace, spec, record)
+    return replace(report(trace, spec, record), read_s=read_s)
 
 
 def _one_by_one(

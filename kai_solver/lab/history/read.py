@@ -10,10 +10,13 @@ from kai_solver.errors import InputError
 from kai_solver.instances_io import DEFAULT_LIMITS, Limits, read_documents
 from kai_solver.instances_io.fields import validate
 from kai_solver.instances_io.history_schema import HISTORY_FORMAT, HistoryMappingDoc, HistoryReadingDoc
+from kai_solver.instances_io.openb import read_pods
 from kai_solver.instances_io.reader import parse
 from kai_solver.instances_io.unpack import read_members
 from kai_solver.lab.history.kubernetes import kubernetes_jobs
+from kai_solver.lab.history.openb import is_openb, openb_past
 from kai_solver.lab.history.past_jobs import PastJob
+from kai_solver.lab.history.swf import is_swf, swf_past
 from kai_solver.lab.history.table import table_jobs
 
 SHOWN = 100
@@ -29,7 +32,7 @@ class History:
 
 
 def read_history(path: Path, doc: HistoryReadingDoc, *, limits: Limits = DEFAULT_LIMITS) -> History:
-    """Read a CSV file, or finished Jobs and PodGroups in JSON or YAML; packed or not.
+    """Read a CSV file, finished Jobs and PodGroups in JSON or YAML, an SWF log or openb's pods; packed or not.
 
     Raises
     ------
@@ -40,13 +43,20 @@ def read_history(path: Path, doc: HistoryReadingDoc, *, limits: Limits = DEFAULT
     jobs: list[PastJob] = []
     aside: list[tuple[str, str]] = []
     for member in members:
-        if member.data.lstrip()[:1] in (b"{", b"[") or member.name.endswith((".yaml", ".yml")):
+        if is_swf(member.name, member.data):
+            found, left = swf_past(member.data.decode("utf-8", errors="replace"), member.name, doc)
+        elif is_openb(member.data):
+            found, left = openb_past(read_pods(path, limits), doc)
+        elif member.data.lstrip()[:1] in (b"{", b"[") or member.name.endswith((".yaml", ".yml")):
             documents = [document for _, document in parse(member, limits)]
             found, left = kubernetes_jobs(documents, member.name, doc)
         else:
             found, left = table_jobs(member.data, member.name, doc)
         jobs += found
         aside += left
+    if not jobs and aside:
+        place, reason = aside[0]
+        raise InputError(f"has no job that can be used; the first, {place}: {reason}", file=str(path))
     if not jobs:
         raise InputError("has no jobs", file=str(path), cure="Give a CSV file with a header and a row for each job")
     notices = [Notice("set-aside", f"{path.name}: {place}", reason) for place, reason in aside[:SHOWN]]

@@ -99,16 +99,21 @@ class _Reader:
             It has none.
         """
         if len(row) != self._width:
-            raise RowError(f"has {len(row)} fields, and the header has {self._width}")
+            cure = f"Fill the gap, or quote a {self._doc.delimiter!r} that is part of a field"
+            raise RowError(f"has {len(row)} fields, and the header has {self._width}. {cure}")
         values = {meaning: row[at].strip() for meaning, at in self._place.items()}
         start_s = self._moment(values, "start")
         if start_s is None:
-            raise RowError("never started: nothing says when it ran")
+            raise RowError(
+                f"never started: nothing says when it ran. Fill in {self._doc.columns.start!r}, or leave it out"
+            )
         submit_s = self._moment(values, "submit")
         submit_s = start_s if submit_s is None else submit_s
         end_s = self._moment(values, "end")
         if fault := times_fault(submit_s, start_s, end_s):
-            raise RowError(fault)
+            columns = self._doc.columns
+            names = ", ".join(repr(name) for name in (columns.submit, columns.start, columns.end) if name)
+            raise RowError(f"{fault}. Correct {names}, or leave the row out")
         pods = self._number(values, "pods", int, 1)
         if not 1 <= pods <= MOST_PODS:
             raise RowError(f"pods: {pods} is not from 1 to {MOST_PODS:,}")

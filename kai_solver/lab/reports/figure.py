@@ -66,6 +66,14 @@ class Panel:
     names: Sequence[str] = ()
 
     @property
+    def counts_x(self) -> bool:
+        """Whether all values of ``x`` are whole numbers on a plain axis: between them there is nothing to name."""
+        values = [value for series in self.series for value in series.x]
+        if self.is_log_x or self.names or not values:
+            return False
+        return all(isinstance(value, int | float) and float(value).is_integer() for value in values)
+
+    @property
     def y_text(self) -> str:
         """What stands at the axis of ``y``."""
         return f"{self.y_label}\n(axis begins at {self.least:g})" if self.least else self.y_label

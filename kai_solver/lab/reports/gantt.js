@@ -172,10 +172,11 @@ const drawGantt = (place, content, config) => {
     const { chart } = view, word = (column) => chart.texts[chart[column][stay]];
     tip.textContent = "";
     make("strong", `gang ${word("job")}`, tip);
-    const devices = word("devices") ? `, GPUs ${word("devices")}` : "";
+    const gpus = chart.gpus[stay], held = word("devices");
+    const devices = held ? `, ${held.includes(" ") ? "GPUs" : "GPU"} ${held}` : "";
     const lines = [
       `pod ${word("pod")}, queue ${content.queues[chart.queue[stay]]}`,
-      `on ${chart.nodes[chart.node[stay]]}${devices} (${chart.gpus[stay]} GPUs)`,
+      `on ${chart.nodes[chart.node[stay]]}${devices} (${gpus} ${gpus === 1 ? "GPU" : "GPUs"} in all)`,
       `from ${duration(chart.start[stay])} to ${duration(chart.until[stay])}, ${word("ended") || "still there at the end"}`,
       `why here: ${word("why")}`,
       `waited ${duration(chart.waited[stay])}${word("waited_for") ? `, for: ${word("waited_for")}` : ""}`,

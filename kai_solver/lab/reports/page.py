@@ -65,8 +65,8 @@ def write_page(report: Report, path: Path) -> None:
         with replacing(path) as partial:
             partial.write_text(text)
     except OSError as error:
-        reason = (error.strerror or str(error)).lower()
-        raise InputError(f"cannot be written: {reason}", file=str(path), cure="Name a writable place") from None
+        reason, cure = (error.strerror or str(error)).lower(), "Make room, or name a writable place"
+        raise InputError(f"cannot be written: {reason}", file=str(path), cure=cure) from None
 
 
 def page_text(report: Report) -> str:

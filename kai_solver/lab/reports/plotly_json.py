@@ -75,18 +75,22 @@ def _axis(label: str) -> dict[str, Any]:
     }
 
 
+_LOGARITHMIC = {"type": "log", "tickformat": "~g", "nticks": 6}
+"""Whole numbers at every tick, so that an axis of less than a decade has some, too."""
+
+
 def _x_axis(panel: Panel, domain: tuple[float, float], number: str) -> dict[str, Any]:
     axis = _axis(panel.x_label) | {"domain": [round(at, 4) for at in domain], "anchor": f"y{number}"}
     if panel.has_names:
         order = {"categoryorder": "array", "categoryarray": list(map(escape, panel.names))} if panel.names else {}
         return axis | {"type": "category"} | order
-    return axis | ({"type": "log", "dtick": 1, "exponentformat": "power"} if panel.is_log_x else {})
+    return axis | (_LOGARITHMIC if panel.is_log_x else {})
 
 
 def _y_axis(panel: Panel, domain: tuple[float, float], number: str) -> dict[str, Any]:
     axis = _axis(panel.y_text) | {"domain": [round(at, 4) for at in domain], "anchor": f"x{number}"}
     if panel.is_log_y:
-        return axis | {"type": "log", "dtick": 1, "exponentformat": "power"}
+        return axis | _LOGARITHMIC
     if panel.is_signed:
         return axis | {"zeroline": True, "zerolinecolor": GREY}
     if panel.highest is not None:

@@ -100,6 +100,8 @@ def _set_up(axes: Any, panel: Panel) -> None:
         _make_logarithmic(axes.xaxis, [x for series in panel.series for x in series.x])
     if panel.is_log_y:
         _make_logarithmic(axes.yaxis, [y for series in panel.series for y in series.y])
+    if panel.counts_x:
+        axes.xaxis.get_major_locator().set_params(integer=True)
     if all(series.kind in ("line", "step", "area") for series in panel.series):
         axes.margins(x=0.01)
     if panel.names:

@@ -21,7 +21,7 @@ from kai_solver.errors import KaiSolverError
 from kai_solver.lab.runs.forking import ENDED, Ask, Failed, Held, Hold
 from kai_solver.lab.runs.memory import family, family_cpu_s, resident_mib
 from kai_solver.lab.runs.record import Improvement, RunRecord, Status
-from kai_solver.lab.runs.replaying import replay_command
+from kai_solver.lab.runs.replaying import with_replay
 from kai_solver.lab.runs.running import blank
 from kai_solver.lab.runs.task import Generated, InstanceFile, Limits, Outcome, ScenarioFile, Task, content_hash
 
@@ -61,7 +61,7 @@ def execute(task: Task, should_stop: Callable[[], bool] = lambda: False) -> Outc
         except Exception as error:  # whatever goes wrong, a study goes on
             record = blank(task, "failed", _said_of(error))
             break
-    return Outcome(record, replay=replay_command(task, has_bundle=False))
+    return with_replay(task, Outcome(record))
 
 
 def check_readable(task: Task, should_stop: Callable[[], bool] = lambda: False) -> tuple[Path, ...]:
@@ -126,15 +126,15 @@ def _executed(task: Task, parent: "_Parent", should_stop: Callable[[], bool]) ->
         outcome = Outcome(record, tuple(improvements))
     # A run may end before it is looked at for the first time, and knows its own peak but not that of all together.
     peak_mib = max(watch.peak_mib, outcome.record.peak_mib or 0.0) or None
-    record = replace(outcome.record, read_s=parent.read_s, peak_mib=peak_mib)
+    # The instance was read by the parent; a scenario is read by the run itself.
+    record = replace(outcome.record, read_s=parent.read_s or outcome.record.read_s, peak_mib=peak_mib)
     if record.status == "ok":
         return replace(outcome, record=record)
     bundle = outcome.bundle
     if bundle is None and not isinstance(task.source, ScenarioFile):
         with suppress(Exception):  # without it the command shows how to read the instance
             bundle = parent.ask(Ask(task, "bundle"), _Watch(BUNDLE_LIMITS, should_stop))
-    command = replay_command(task, has_bundle=bundle is not None)
-    return replace(outcome, record=record, bundle=bundle, replay=command)
+    return with_replay(task, replace(outcome, record=record, bundle=bundle))
 
 
 def _error(said: object) -> str:

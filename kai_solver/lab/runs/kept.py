@@ -15,7 +15,7 @@ from kai_solver.instances_io.output import replacing
 from kai_solver.lab.runs.frames import TABLES, frames_of, write_frames
 from kai_solver.lab.runs.record import Improvement, RunRecord, record_of
 from kai_solver.lab.runs.scoring import with_integrals
-from kai_solver.lab.runs.task import BUNDLE, STUDY, Outcome
+from kai_solver.lab.runs.task import BUNDLE, MODEL, PLACE, STUDY, Outcome
 
 RUNS, FAILED = "runs.jsonl", "failed"
 AGAIN = "Make room, or name a writable place, and run the same command again"
@@ -111,7 +111,7 @@ def write_tables(
 
 
 def keep_failed(folder: Path, outcome: Outcome) -> None:
-    """Keep the error of a run that failed, its bundle if it has one, and the command that does it again.
+    """Keep the error of a run that failed, its bundle or its model, and the command that does it again.
 
     Raises
     ------
@@ -122,8 +122,10 @@ def keep_failed(folder: Path, outcome: Outcome) -> None:
     place.mkdir(parents=True, exist_ok=True)
     if outcome.bundle is not None:
         (place / "bundle.zip").write_bytes(outcome.bundle)
+    if outcome.model:
+        (place / "model.toml").write_text(outcome.model, encoding="utf-8")
     (place / "error.txt").write_text(f"{outcome.record.status}: {outcome.record.error}\n")
-    paths = {BUNDLE: place / "bundle.zip", STUDY: folder}
+    paths = {BUNDLE: place / "bundle.zip", MODEL: place / "model.toml", PLACE: place / "replay", STUDY: folder}
     words = shlex.split(outcome.replay)
     command = shlex.join(str(paths.get(word, word)) for word in words)
     (place / "replay.txt").write_text(f"{command}\n")

@@ -19,7 +19,7 @@ from kai_solver.errors import InputError
 from kai_solver.errors.extras import check_package
 from kai_solver.lab.runs.executing import RunStoppedError, execute
 from kai_solver.lab.runs.machine import revision, versions
-from kai_solver.lab.runs.replaying import replay_command
+from kai_solver.lab.runs.replaying import with_replay
 from kai_solver.lab.runs.running import blank
 from kai_solver.lab.runs.studying import check_tasks, runs_here, source_key
 from kai_solver.lab.runs.task import Generated, Outcome, Source, Task
@@ -144,7 +144,8 @@ def _connected(address: str) -> Iterator["Client"]:
             warnings.simplefilter("ignore")  # other versions of Dask and what it needs: workers are compared below
             client = Client(address, timeout=ANSWER_S, set_as_default=False, name="kai-solver")
     except (OSError, ValueError, ImportError) as error:
-        said = f"{type(error).__name__}: {error}"
+        silent = f"the port is open, and says nothing for {ANSWER_S:g} s"
+        said = f"{type(error).__name__}: {error}" if str(error) else silent
         raise InputError(f"no Dask scheduler answers: {said}", field=address, cure=cure) from None
     try:
         yield client
@@ -368,7 +369,7 @@ class _Study:
             self.waiting.appendleft(run.task)
             return
         error = f"{len(lost)} workers were lost while they did this run: {', '.join(lost)}; are they out of memory?"
-        yield Outcome(blank(run.task, "failed", error), replay=replay_command(run.task, has_bundle=False))
+        yield with_replay(run.task, Outcome(blank(run.task, "failed", error)))
 
     def _take(self, run: _Run) -> None:
         self.running.remove(run)
@@ -426,7 +427,7 @@ class _Study:
             except Exception as error:  # of Dask: a run's own are in its outcome
                 self._take(run)
                 text = f"{type(error).__name__}: {error}"
-                yield Outcome(blank(run.task, "failed", text), replay=replay_command(run.task, has_bundle=False))
+                yield with_replay(run.task, Outcome(blank(run.task, "failed", text)))
                 continue
             if isinstance(said, Outcome):
                 self._take(run)
@@ -535,5 +536,4 @@ def _as_here(outcome: Outcome, run: _Run) -> Outcome:
     record = replace(outcome.record, is_shared=outcome.record.is_shared or run.is_shared)
     if record.status == "ok":
         return replace(outcome, record=record)
-    command = replay_command(run.task, has_bundle=outcome.bundle is not None)
-    return replace(outcome, record=record, replay=command)
+    return with_replay(run.task, replace(outcome, record=record))

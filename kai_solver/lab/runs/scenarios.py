@@ -11,7 +11,7 @@ from kai_solver.domain import counted_gpu_milli
 from kai_solver.instances_io.bundle import Bundle, bundle_bytes
 from kai_solver.lab.runs.memory import PeakMemory, family_cpu_s
 from kai_solver.lab.runs.record import RunRecord, StageResult
-from kai_solver.lab.runs.replaying import replay_command
+from kai_solver.lab.runs.replaying import with_replay
 from kai_solver.lab.runs.running import blank
 from kai_solver.lab.runs.task import Outcome, ScenarioFile, Task
 from kai_solver.lab.simulate import (
@@ -41,7 +41,9 @@ def play(task: Task) -> Outcome:
     """
     if not isinstance(task.source, ScenarioFile):
         raise TypeError(task.source)
-    outcome, result = replayed(task, load_scenario(task.source.path, seed=task.seed))
+    start_s = time.monotonic()
+    scenario = load_scenario(task.source.path, seed=task.seed)
+    outcome, result = replayed(task, scenario, read_s=time.monotonic() - start_s)
     if result is None:
         return outcome
     with TemporaryDirectory() as folder:
@@ -53,11 +55,15 @@ def replayed(
     task: Task,
     scenario: Scenario,
     *,
+    read_s: float,
     should_stop: Callable[[], bool] = lambda: False,
     progress: Callable[[Standing], None] | None = None,
 ) -> tuple[Outcome, Result | None]:
-    """Replay a scenario that was read, in this process; None: a cycle failed, which the outcome keeps to replay."""
-    record, cpu_s = blank(task, "ok"), family_cpu_s()
+    """Replay a scenario, in this process; None: a cycle failed, which the outcome keeps to replay.
+
+    ``read_s``: what it took to read the scenario.
+    """
+    record, cpu_s = replace(blank(task, "ok"), read_s=read_s), family_cpu_s()
     with PeakMemory() as memory, ExitStack() as stack:
         policy: Decider = KubeDefault()
         if task.model is not None:
@@ -77,7 +83,7 @@ def replayed(
     bundle = None
     if task.model is not None:
         bundle = bundle_bytes(Bundle(failed.snapshot, task.model, task.budget_s, task.seed))
-    return Outcome(record, bundle=bundle, replay=replay_command(task, has_bundle=bundle is not None)), None
+    return with_replay(task, Outcome(record, bundle=bundle)), None
 
 
 def record_of_replay(record: RunRecord, result: Result) -> RunRecord:

@@ -12,7 +12,7 @@ from kai_solver.instances_io.bench_schema import GeneratorDoc, RealDoc
 from kai_solver.lab.runs.record import Improvement, RunRecord
 
 ClockKind = Literal["wall", "cpu"]
-BUNDLE, STUDY = "BUNDLE", "STUDY"
+BUNDLE, STUDY, MODEL, PLACE = "BUNDLE", "STUDY", "MODEL", "PLACE"
 _HASH_DIGITS = 10
 
 
@@ -106,8 +106,10 @@ class Outcome:
         Of a run that failed: the zip that replays it (``kai-solver solve FILE``); None: it was never read, or all is
         well.
     replay
-        Of a run that failed: the command that does it again, in which `BUNDLE` stands for the path of the bundle, and
-        `STUDY` for the folder that keeps the run.
+        Of a run that failed: the command that does it again. In it `BUNDLE` stands for the path of the bundle, `MODEL`
+        for that of ``model``, `PLACE` for a folder of results beside them, and `STUDY` for the folder that keeps all.
+    model
+        The text of the model's file, where the command names `MODEL`: the file that it came from may change.
     tables
         Of a scenario: the tables of its simulation by the name of the file.
     """
@@ -116,6 +118,7 @@ class Outcome:
     improvements: tuple[Improvement, ...] = ()
     bundle: bytes | None = None
     replay: str = ""
+    model: str = ""
     tables: Mapping[str, bytes] = field(default_factory=dict)
 
 

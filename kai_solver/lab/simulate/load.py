@@ -26,7 +26,7 @@ from kai_solver.lab.simulate.hopeless import hopeless
 from kai_solver.lab.simulate.making import JobMaker
 from kai_solver.lab.simulate.openb_jobs import openb_jobs
 from kai_solver.lab.simulate.scenario import Job, Outage, Scenario
-from kai_solver.lab.simulate.swf import swf_jobs
+from kai_solver.lab.simulate.swf_jobs import swf_jobs
 
 
 def load_scenario(path: Path, *, seed: int | None = None, limits: Limits = DEFAULT_LIMITS) -> Scenario:

@@ -163,7 +163,8 @@ def _database(folder: Path) -> Iterator[None]:
         yield
     except (optuna.exceptions.StorageInternalError, sqlalchemy.exc.SQLAlchemyError, ImportError) as error:
         first = str(error.__cause__ or error).strip().splitlines()[0]
-        cure = f"See to it and run the same command again; what was measured is in {folder}"
+        see = "Make room" if "full" in first else "See to it"
+        cure = f"{see} and run the same command again; what was measured is in {folder}"
         problem = f"the database of trials fails: {printable(first)}"
         raise InputError(problem, field="--storage", cure=cure) from error
 
@@ -326,21 +327,24 @@ class _Tuning:
         """The trials, those that were interrupted asked for once more."""
         import optuna
 
-        url = storage or f"sqlite:///{self.study.folder / TRIALS}"
+        url = storage or _made(self.study.folder / TRIALS)
+        name = self.space.doc.name
         race = self.space.doc.race
         pruner: optuna.pruners.BasePruner = optuna.pruners.NopPruner()
         if race.p:
             pruner = optuna.pruners.WilcoxonPruner(p_threshold=race.p, n_startup_steps=race.least)
         with _url_errors():
             self._database = optuna.storages.RDBStorage(url)
-            found = optuna.create_study(
-                study_name=self.space.doc.name, storage=self._database, pruner=pruner, load_if_exists=True
-            )
+            # Looked for first: a database that was made while its disk was full may let a name be there twice.
+            if name in optuna.get_all_study_names(self._database):
+                found = optuna.load_study(study_name=name, storage=self._database, pruner=pruner)
+            else:
+                found = optuna.create_study(study_name=name, storage=self._database, pruner=pruner, load_if_exists=True)
         identity = orjson.dumps(self.space.identity(), option=orjson.OPT_NON_STR_KEYS).decode()
         before = found.user_attrs.get("space")
         if before is not None and before != identity:
             cure = "Give the search space another name, or name another database"
-            problem = f"has trials of another search space of the name {self.space.doc.name!r}"
+            problem = f"has trials of another search space of the name {name!r}"
             raise InputError(problem, field="--storage", cure=cure)
         found.set_user_attr("space", identity)
         if not found.trials:
@@ -514,6 +518,24 @@ class _Tuning:
             cure = "Make room and run the same command again: nothing is measured twice"
             with written(folder / name, cure), replacing(folder / name) as partial:
                 partial.write_bytes(content)
+
+
+def _made(path: Path) -> str:
+    """The address of the study's own database, which is made in one step: on a full disk there is none, and not half.
+
+    Raises
+    ------
+    InputError
+        It cannot be written.
+    """
+    import optuna
+
+    if not path.exists():
+        with written(path, "Make room and run the same command again"), replacing(path) as partial:
+            made = optuna.storages.RDBStorage(f"sqlite:///{partial}")
+            made.remove_session()
+            made.engine.dispose()
+    return f"sqlite:///{path}"
 
 
 @contextmanager

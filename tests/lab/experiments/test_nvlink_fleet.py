@@ -150,6 +150,23 @@ def test_stored_runs_are_rows_with_what_they_took(tmp_path: Path) -> None:
     assert all(one.cpu_s and one.wall_s > 0 and one.peak_mib and one.peak_mib > 20 for one in records)
 
 
+def test_each_run_is_kept_when_it_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from kai_solver.lab.experiments import fleet
+
+    run, calls = fleet.run_fleet, []
+
+    def falls_later(*words: Any) -> Any:
+        calls.append(words)
+        if len(calls) > 1:
+            raise OSError("gone")
+        return run(*words)
+
+    monkeypatch.setattr(fleet, "run_fleet", falls_later)
+    words = ["--nodes", "10", "--lives", "1", "--seeds", "1,2", "--policies", "lowest"]
+    assert call(*words, "--save", str(tmp_path / "runs"), "--quiet").exit_code != 0
+    assert [one.seed for one in read_runs(tmp_path / "runs", "").records.values()] == [1]
+
+
 @pytest.mark.parametrize(
     ("words", "problem"),
     [

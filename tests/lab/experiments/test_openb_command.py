@@ -42,6 +42,7 @@ def test_the_summary_has_the_columns_that_were_promised(small: Path) -> None:
     assert all(50 < one.measures["allocated_percent/100"] <= 100 for one in records)
     assert all(one.cpu_s and one.peak_mib and one.peak_mib > 20 for one in records)
     assert all(one.wall_s >= one.solve_s > 0 for one in records)
+    assert all(one.wall_s > one.read_s > 0 for one in records)
     assert len(read(small / "out" / "runs.csv")) == 6
     assert {row["name"] for row in read(small / "out" / "measures.csv")} >= {"window", "failed_pods/share"}
 

@@ -47,6 +47,21 @@ def test_every_figure_has_marks(page: Page) -> None:
         assert place.locator(".scatterlayer path, .barlayer path").count() > 0, place.get_attribute("aria-label")
 
 
+def test_logarithmic_axes_have_numbers_also_within_a_decade(page: Page) -> None:
+    found = 0
+    for place in page.locator(".plot").all():
+        texts = place.evaluate(
+            "plot => Object.entries((plot.querySelector('.js-plotly-plot') || plot)._fullLayout)"
+            ".filter(([name, axis]) => /^[xy]axis/.test(name) && axis.type === 'log')"
+            ".map(([name, axis]) => axis._vals.map((tick) => tick.text))"
+        )
+        for labels in texts:
+            found += 1
+            assert len(labels) >= 2, (place.get_attribute("aria-label"), labels)
+            assert all(float(label) > 0 for label in labels), labels
+    assert found > 0
+
+
 def test_a_filter_by_queue_hides_its_stays(page: Page, simulated: Path) -> None:
     stays = pl.read_csv(simulated / "stays.csv", infer_schema=False)
     counts = {key: len(rows) for key, rows in stays.group_by("policy", "queue")}

@@ -27,6 +27,13 @@ def test_a_logarithmic_axis_has_numbers_that_are_written_out(tmp_path: Path) -> 
     assert ">10<" in text
 
 
+def test_an_axis_of_counts_has_whole_numbers(tmp_path: Path) -> None:
+    line = Series("a", [float(at) for at in range(1, 21)], [float(at) for at in range(1, 21)])
+    text = drawn(tmp_path, Panel("", "problems", "seconds", [line], is_log_y=True))
+    assert ">2.5<" not in text
+    assert ">20<" in text
+
+
 def test_an_axis_that_does_not_begin_at_0_says_so(tmp_path: Path) -> None:
     panel = Panel("", "x", "percent", [Series("a", [1.0, 2.0], [90.0, 95.0])], least=85, most=100)
     text = drawn(tmp_path, panel)

@@ -1,6 +1,7 @@
 """A run is a process of its own; whatever it does, an outcome comes back."""
 
 import os
+import shlex
 import signal
 import subprocess
 import sys
@@ -20,6 +21,13 @@ from kai_solver.modelfiles import load_model
 
 INSTANCES = Path(__file__).parents[3] / "instances"
 MONDAY = InstanceFile("monday", INSTANCES / "monday-morning.yaml")
+SHORT = """
+format: kai-scenario/v1
+name: short
+cluster: {nodes: [{count: 1, name: "n{i}", gpus: 8}], queues: [{name: q}]}
+workloads: [{kind: generate, name: w, queue: q, count: 2, arrivals: {process: batch}, runtime: {distribution: fixed,
+  typical: 10s}, pods: 1, gpus: 1}]
+"""
 GREEDY, DEFAULT = load_model("greedy-only"), load_model("default")
 
 
@@ -161,6 +169,25 @@ def test_a_scenario_is_a_run_with_tables() -> None:
     assert outcome.record.stages[0].name == "mean-wait"
     assert {"jobs.csv", "stays.csv"} <= outcome.tables.keys()
     assert outcome.record.measures["utilisation"] > 0
+    assert outcome.record.read_s > 0
+
+
+def test_a_replay_beyond_its_time_can_be_repeated_after_its_model_file_changed(tmp_path: Path) -> None:
+    mine, short = tmp_path / "mine.toml", tmp_path / "short.yaml"
+    mine.write_text('extends = "greedy-only"\nname = "of my own"\n')
+    short.write_text(SHORT)
+    model = load_model(mine)
+    mine.unlink()
+    outcome = execute(task_of("compare", ScenarioFile("short", short), model, 1, 2.0, limits=Limits(wall_s=0.01)))
+    assert outcome.record.status == "out_of_time"
+    with Study.create(tmp_path / "study", Definition("compare", ())) as study:
+        study.add(outcome)
+    failed = tmp_path / "study" / "failed" / outcome.record.run
+    assert load_model(failed / "model.toml") == model
+    command = shlex.split((failed / "replay.txt").read_text())
+    done = subprocess.run([sys.executable, "-m", "kai_solver", *command[1:], "--quiet"], check=False, timeout=120)
+    assert done.returncode == 0
+    assert (failed / "replay" / "jobs.csv").exists()
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="a parent's end is told to its children on Linux alone")

@@ -82,8 +82,27 @@ def test_a_full_disk_is_an_error_with_the_cure_and_the_row_of_the_replay_stays(s
     assert list((tmp_path / "out").glob("*.part")) == []
 
 
-def _small_files() -> None:
-    resource.setrlimit(resource.RLIMIT_FSIZE, (6000, 6000))
+@pytest.mark.slow
+def test_a_full_disk_while_figures_are_drawn_leaves_the_tables_and_no_half_figure(
+    scenario: Path, tmp_path: Path
+) -> None:
+    """Tables have less than 18,000 bytes, and figures more."""
+    words = [sys.executable, "-m", "kai_solver", "simulate", str(scenario), "--quiet"]
+    words += ["--output", str(tmp_path / "out"), "--policies", "kube-default"]
+    done = subprocess.run(
+        words, capture_output=True, text=True, check=False, preexec_fn=lambda: _small_files(most_bytes=18_000)
+    )
+    assert done.returncode == 2
+    assert "cannot be written: file too large" in done.stderr
+    folder = tmp_path / "out"
+    assert f"Make room, and draw them: kai-solver report {folder} --figures {folder / 'figures'}" in done.stderr
+    assert "Traceback" not in done.stderr
+    assert (folder / "stays.csv").exists()
+    assert [path for path in (folder / "figures").iterdir() if path.stat().st_size in {0, 18_000}] == []
+
+
+def _small_files(most_bytes: int = 6000) -> None:
+    resource.setrlimit(resource.RLIMIT_FSIZE, (most_bytes, most_bytes))
 
 
 def test_json_is_the_summary_alone(scenario: Path, tmp_path: Path) -> None:
@@ -220,6 +239,7 @@ def test_an_interrupted_run_writes_what_it_has(scenario: Path, tmp_path: Path, m
     [record] = read_runs(tmp_path / "out", "").records.values()
     assert record.status == "interrupted"
     assert record.measures["jobs/running"] == 1
+    assert record.read_s > 0
     assert "interrupted; what there is by then is in" in done.stderr
     assert "utilisation.png" in figures_of(tmp_path / "out")
 

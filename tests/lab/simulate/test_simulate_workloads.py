@@ -10,9 +10,10 @@ import yaml
 
 from kai_solver.errors import InputError
 from kai_solver.instances_io.schemas import published_schemas
+from kai_solver.lab.history import read_swf
 from kai_solver.lab.simulate import Result, Scenario, load_scenario, scenario_of, summarize
 from kai_solver.lab.simulate.hopeless import hopeless
-from kai_solver.lab.simulate.swf import read_swf, split
+from kai_solver.lab.simulate.swf_jobs import split
 from tests.support.schemas import violations
 
 Make = Callable[..., Scenario]

@@ -9,7 +9,7 @@ from kai_solver.errors import InputError
 from kai_solver.lab.tune import read_space, split
 from kai_solver.lab.tune.parameters import document_with
 from kai_solver.lab.tune.splitting import SplitDoc
-from kai_solver.modelfiles import load_model, model_from_document, write_model
+from kai_solver.modelfiles import available_models, load_model, model_from_document, model_text, write_model
 
 
 def read_and_split(path: Path) -> None:
@@ -121,3 +121,23 @@ def test_a_written_model_says_what_its_document_says(name: str, tmp_path: Path) 
     document = complete_document(name) | {"summary": 'a "quoted"\tline\x7f\nand ü'}
     write_model(document, tmp_path / "copy.toml")
     assert load_model(tmp_path / "copy.toml") == model_from_document(document)
+
+
+@pytest.mark.parametrize("name", available_models())
+def test_a_model_is_written_as_a_file_that_reads_as_the_same_model(name: str, tmp_path: Path) -> None:
+    model = load_model(name)
+    (tmp_path / "copy.toml").write_text(model_text(model), encoding="utf-8")
+    assert load_model(tmp_path / "copy.toml") == model
+
+
+def test_a_model_with_usual_pods_and_parameters_is_written_as_it_is(tmp_path: Path) -> None:
+    (tmp_path / "mine.toml").write_text(
+        'extends = "leftover"\nname = "mine"\n'
+        "[search.parameters]\nlinearization_level = 0\nmip_max_bound = 1e6\nuse_lns = true\n"
+        '[leftover]\nusual = [{cpu_milli = 4000, num_gpu = 1, gpu_milli = 500, gpu_spec = "A100|H100", pods = 3}, '
+        "{cpu_milli = 500}]\n"
+    )
+    model = load_model(tmp_path / "mine.toml")
+    assert model.usual
+    (tmp_path / "copy.toml").write_text(model_text(model), encoding="utf-8")
+    assert load_model(tmp_path / "copy.toml") == model

@@ -2,7 +2,9 @@
 
 import json
 import os
+import resource
 import signal
+import sqlite3
 import subprocess
 import sys
 import time
@@ -68,6 +70,38 @@ def test_a_study_that_was_killed_goes_on_and_does_nothing_twice(small: Path, tmp
     ended = [one for one in verdict.tried if one.state != "fail"]
     assert len(ended) == 3
     assert dict(ended[0].values) == read_space(small).present
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("most_bytes", [60_000, 170_000])
+def test_after_a_full_disk_the_same_command_goes_on(small: Path, tmp_path: Path, most_bytes: int) -> None:
+    """No file can be larger: the database is never whole, or it is full after some trials."""
+    folder = tmp_path / "study"
+    command = [sys.executable, "-m", "kai_solver", "tune", str(small), "--study", str(folder), "--quiet"]
+
+    def limit() -> None:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (most_bytes, most_bytes))
+
+    full = subprocess.run(
+        [*command, "--trials", "60"], capture_output=True, text=True, check=False, preexec_fn=limit, timeout=300
+    )
+    assert full.returncode == 2
+    assert "run the same command again" in full.stderr
+    assert "Traceback" not in full.stderr
+    measured = lines(folder)
+    again = subprocess.run([*command, "--trials", "2"], capture_output=True, text=True, check=False, timeout=300)
+    assert (again.returncode, again.stderr) == (0, "")
+    assert lines(folder)[: len(measured)] == measured
+    assert len(set(lines(folder))) == len(lines(folder))
+
+
+def test_a_database_that_was_made_by_half_is_used(small: Path, tmp_path: Path) -> None:
+    """Without its index it would take a study of the same name a second time."""
+    space = read_space(small)
+    tune(space, tmp_path / "study", trials=1)
+    with sqlite3.connect(tmp_path / "study" / "trials.db") as database:
+        database.execute("DROP INDEX ix_studies_study_name")
+    assert len(tune(space, tmp_path / "study", trials=2).tried) == 2
 
 
 @pytest.mark.slow
