@@ -49,7 +49,7 @@ def table_jobs(data: bytes, file: str, doc: HistoryReadingDoc) -> tuple[list[Pas
             aside.append((place, str(error)))
     if aside and not jobs:
         problem = f"has no usable row; the first, {aside[0][0]}: {aside[0][1]}"
-        raise InputError(problem, file=file, cure="Correct it, or say in columns which column has what")
+        raise InputError(problem, file=file, cure="Or say in columns which column has what")
     return jobs, aside
 
 
