@@ -480,7 +480,27 @@ def test_two_shards_of_one_name_are_refused(pools: tuple[str, str], helm: Path) 
     assert "State one shard for each node pool" in done.stderr
 
 
-PROBES = (-100_000, -2, -1, 0, 0.5, 1, 5, 300, 2_000, 5_000, 20_000, 90_000, "-60s", "60s", "x", "", None, [], ["a"])
+PROBES: tuple[object, ...] = (
+    -100_000,
+    -2,
+    -1,
+    0,
+    0.5,
+    1,
+    5,
+    300,
+    2_000,
+    5_000,
+    20_000,
+    90_000,
+    "-60s",
+    "60s",
+    "x",
+    "",
+    None,
+    [],
+    ["a"],
+)
 JUDGED_TOGETHER = {"leadership"}
 """Settings that the controller compares with each other, and a schema cannot."""
 
