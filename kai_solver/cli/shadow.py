@@ -140,10 +140,11 @@ def _of_snapshots(before: Path, after: Path, model: str, budget: str | None, *, 
     from kai_solver.instances_io import load_instance
     from kai_solver.instances_io.pod_objects import pod_objects
     from kai_solver.modelfiles import load_model
-    from kai_solver.shadow.recordings import recording_of
+    from kai_solver.shadow.recordings import check_pair, recording_of
 
     request = read_request(before, load_model(model), budget, None, is_own_first=model == "default")
     later = load_instance(after).snapshot
+    check_pair(request.loaded.snapshot, later)
     plan = decide(request, 0, lambda: False, quiet=quiet)
     took_s = plan.timing_s.get("decide", 0.0)
     return recording_of(request.loaded.snapshot, plan, later, took_s, pod_objects(after))

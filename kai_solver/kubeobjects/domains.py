@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
 from kai_solver.domain import OneTenant, SpareNodes, Topology
-from kai_solver.errors import InputError
+from kai_solver.errors import InputError, shown
 from kai_solver.kubeobjects import names
 from kai_solver.kubeobjects.notices import Notices
 from kai_solver.kubeobjects.raw import Raw
@@ -65,7 +65,7 @@ def read_may_use_spares(annotations: Mapping[str, str], name: str, notices: Noti
     """What the annotations of object ``name`` say of spare nodes; an invalid value is reported and not used."""
     value = annotations.get(names.OWN_MAY_USE_SPARES, "false")
     if value not in ("true", "false"):
-        notices.warn(name, f"{names.OWN_MAY_USE_SPARES} {value!r} is not honoured. Write true or false")
+        notices.warn(name, f"{names.OWN_MAY_USE_SPARES} {shown(value)} is not honoured. Write true or false")
     return value == "true"
 
 
@@ -117,7 +117,7 @@ class _Reader:
         level, _, number = value.rpartition("=")
         is_number = number.isascii() and number.isdecimal() and len(number) <= len(str(_MOST))
         if not level or not is_number or not 1 <= int(number) <= _MOST:
-            self.wrong.append(f"{key} {value!r} is not honoured. Write a level and how many nodes, as in rack=1")
+            self.wrong.append(f"{key} {shown(value)} is not honoured. Write a level and how many nodes, as in rack=1")
             return None
         return SpareNodes(level, int(number)) if self._is_level(level, key) else None
 
@@ -139,12 +139,12 @@ class _Reader:
         if OneTenant.knows(tenant):
             return OneTenant(level, tenant)
         cure = "Write queue, namespace, or label: and the key of a pod label; until then every queue is one"
-        self.wrong.append(f"{keys[1]} {tenant!r} is not honoured. {cure}")
+        self.wrong.append(f"{keys[1]} {shown(tenant)} is not honoured. {cure}")
         return OneTenant(level)
 
     def _is_level(self, level: str, key: str) -> bool:
         if level and self.topology.level_index(level) is not None:
             return True
         levels = ", ".join(level.alias or level.node_label for level in self.topology.levels)
-        self.wrong.append(f"{key} {level!r} is not honoured: no level of it. Write one of {levels}")
+        self.wrong.append(f"{key} {shown(level)} is not honoured: no level of it. Write one of {levels}")
         return False

@@ -1,5 +1,6 @@
 """Resource claims as Kubernetes objects (``resource.k8s.io/v1``)."""
 
+from collections import Counter
 from collections.abc import Iterable
 from typing import Any
 
@@ -47,12 +48,14 @@ def _class(known: DeviceClass, settings: KubeSettings) -> Written:
 
 
 def _slices(devices: Iterable[ClaimDevice]) -> Iterable[Written]:
-    """One slice per pool; pools of one node only."""
+    """A slice for each node of a pool, which says how many there are: one that lacks slices is not given out."""
     pools: dict[tuple[str, str, str], list[Written]] = {}
     for device in devices:
         pools.setdefault((device.driver, device.pool, device.node), []).append(_device(device))
+    slices = Counter((driver, pool) for driver, pool, _ in pools)
     for number, ((driver, pool, node), offered) in enumerate(pools.items()):
-        spec = {"driver": driver, "pool": {"name": pool, "generation": 1}, "nodeName": node, "devices": offered}
+        whole = {"name": pool, "generation": 1, "resourceSliceCount": slices[driver, pool]}
+        spec = {"driver": driver, "pool": whole, "nodeName": node, "devices": offered}
         yield {"metadata": {"name": f"slice-{number}"}, "spec": spec}
 
 

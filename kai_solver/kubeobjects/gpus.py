@@ -47,7 +47,7 @@ def with_row(gpu: GpuRequest, annotations: Mapping[str, str], name: str, notices
         return gpu
     word = text.strip().lower()
     if word not in WISHES:
-        notices.warn(name, f"annotation {ROW_ANNOTATION}: {text!r} is ignored: it is none of {', '.join(WISHES)}")
+        notices.warn(name, f"annotation {ROW_ANNOTATION}: {shown(text)} is ignored: it is none of {', '.join(WISHES)}")
         return gpu
     if not gpu.is_whole:
         notices.warn(

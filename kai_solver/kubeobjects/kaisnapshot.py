@@ -65,6 +65,31 @@ _BUDGETS = {
 _PERIOD_S, _STATUS_WORKERS = 1.0, 5
 """KAI's defaults for what a running scheduler has and a decision does not need."""
 
+_DISCOVERY = {
+    "serverVersion": {"major": "1", "minor": "34"},
+    "resources": [
+        {
+            "groupVersion": "resource.k8s.io/v1",
+            "resources": [
+                {
+                    "name": f"{kind.lower()}{end}",
+                    "singularName": kind.lower(),
+                    "namespaced": namespaced,
+                    "kind": kind,
+                    "verbs": ["get", "list", "watch"],
+                }
+                for kind, end, namespaced in (
+                    ("DeviceClass", "es", False),
+                    ("ResourceClaim", "s", True),
+                    ("ResourceClaimTemplate", "s", True),
+                    ("ResourceSlice", "s", False),
+                )
+            ],
+        }
+    ],
+}
+"""What KAI reads of it: without a version and the group of devices that are claimed, its tool leaves claims out."""
+
 _EPOCH = (1980, 1, 1, 0, 0, 0)
 _NANOSECONDS = 1e9
 
@@ -110,11 +135,11 @@ def export_kai_snapshot(objects: RawObjects, settings: KubeSettings | None = Non
     settings = settings or KubeSettings()
     own = ownsettings.own_member(settings.policy)
     document = {
-        "config": _config(settings),
+        "config": _config(settings, zones=settings.numa and bool(objects.node_resource_topologies)),
         "schedulerParams": _parameters(settings),
         **({ownsettings.MEMBER: own} if own else {}),
         "rawObjects": _members(objects),
-        "discovery": {"serverVersion": {}, "resources": []},
+        "discovery": _DISCOVERY,
     }
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as archive:
@@ -182,8 +207,8 @@ def _members(objects: RawObjects) -> dict[str, list[Object]]:
     return members | ({_OTHER: list(objects.other)} if objects.other else {})
 
 
-def _config(settings: KubeSettings) -> dict[str, Any]:
-    """Actions, all plugins in KAI's order, and budgets, as a running KAI writes them."""
+def _config(settings: KubeSettings, *, zones: bool) -> dict[str, Any]:
+    """Actions, all plugins in KAI's order, and budgets, as a running KAI writes them; ``numa`` where zones are."""
     policy = settings.policy
     arguments: dict[str, dict[str, str]] = {
         "proportion": {
@@ -199,7 +224,7 @@ def _config(settings: KubeSettings) -> dict[str, Any]:
         "numa": _numa_arguments(settings),
     }
     sharing = "gpuspread" if policy.gpu_sharing_placement == "spread" else "gpupack"
-    names_of_plugins = [sharing if name == "gpupack" else name for name in _PLUGINS] + ["numa"] * settings.numa
+    names_of_plugins = [sharing if name == "gpupack" else name for name in _PLUGINS] + ["numa"] * zones
     plugins = [
         {"name": name, **({"arguments": arguments[name]} if name in arguments else {})} for name in names_of_plugins
     ]

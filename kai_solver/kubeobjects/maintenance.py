@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from kai_solver.errors import InputError
+from kai_solver.errors import InputError, shown
 from kai_solver.kubeobjects import names
 from kai_solver.kubeobjects.notices import Notices
 from kai_solver.kubeobjects.raw import parse_time_s
@@ -16,7 +16,8 @@ def read_drain_at_s(annotations: Mapping[str, str], name: str, notices: Notices)
         return None
     found = parse_time_s(value)
     if found is None:
-        notices.warn(name, f"{names.OWN_DRAIN_AT} {value!r} is not honoured. Write a time such as 2026-01-31T12:00:00Z")
+        cure = "Write a time such as 2026-01-31T12:00:00Z"
+        notices.warn(name, f"{names.OWN_DRAIN_AT} {shown(value)} is not honoured. {cure}")
     return found
 
 
@@ -31,5 +32,6 @@ def read_run_time_s(annotations: Mapping[str, str], name: str, notices: Notices)
         found = 0.0
     if found > 0:
         return found
-    notices.warn(name, f"{names.OWN_RUN_TIME} {value!r} is not honoured. Write a duration above 0, such as 90s or 2h")
+    cure = "Write a duration above 0, such as 90s or 2h"
+    notices.warn(name, f"{names.OWN_RUN_TIME} {shown(value)} is not honoured. {cure}")
     return None

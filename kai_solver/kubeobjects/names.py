@@ -44,6 +44,8 @@ STALE_SINCE = "kai.scheduler/stale-podgroup-timestamp"
 LAST_START = "kai.scheduler/last-start-timestamp"
 LAST_EVICTION = "kai.scheduler/last-eviction-timestamp"
 TOP_OWNER = "kai.scheduler/top-owner-metadata"
+USER = "user"
+"""Label of a pod that its PodGroup has, too."""
 
 # KAI's own utility pods
 RESERVATION_NAMESPACE = "kai-resource-reservation"

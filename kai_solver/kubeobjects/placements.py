@@ -4,6 +4,7 @@ from collections.abc import Iterable, Mapping
 from typing import cast
 
 from kai_solver.domain import NO_PLACEMENT, Placement, Strategy
+from kai_solver.errors import shown
 from kai_solver.kubeobjects import names
 from kai_solver.kubeobjects.notices import Notices
 
@@ -48,7 +49,7 @@ def _strategy(annotations: Mapping[str, str], key: str, name: str, notices: Noti
     value = annotations.get(key)
     if value is None or value in _STRATEGIES:
         return cast("Strategy | None", value)
-    notices.warn(name, f"{key} {value!r} is not honoured. Write {' or '.join(_STRATEGIES)}")
+    notices.warn(name, f"{key} {shown(value)} is not honoured. Write {' or '.join(_STRATEGIES)}")
     return None
 
 
@@ -58,5 +59,5 @@ def _count(annotations: Mapping[str, str], key: str, name: str, notices: Notices
         return None
     if value.isascii() and value.isdecimal() and len(value) <= len(str(_MOST)) and 1 <= int(value) <= _MOST:
         return int(value)
-    notices.warn(name, f"{key} {value!r} is not honoured. Write a whole number from 1 to {_MOST}")
+    notices.warn(name, f"{key} {shown(value)} is not honoured. Write a whole number from 1 to {_MOST}")
     return None

@@ -185,6 +185,23 @@ def read_recording(paths: Iterable[Path]) -> Iterator[Line]:
             raise InputError("holds no line of a recording", file=str(path), cure="Name what a dry run stored")
 
 
+def check_pair(before: Snapshot, after: Snapshot) -> None:
+    """Raise where the two cannot be of one cluster in this order.
+
+    Raises
+    ------
+    InputError
+        ``after`` is not later than ``before``, or has none of its nodes.
+    """
+    if after.now_s <= before.now_s:
+        cure = "Give the earlier snapshot first; both must name their time, or hold objects with times"
+        raise InputError("the second snapshot is not later than the first", cure=cure)
+    names = {node.name for node in before.nodes}
+    if names.isdisjoint(node.name for node in after.nodes):
+        problem = "the two snapshots are not of one cluster: they have no node in common"
+        raise InputError(problem, cure="Take both from the same cluster, and anonymize neither")
+
+
 def recording_of(
     before: Snapshot, plan: Plan, after: Snapshot, took_s: float, pods: Mapping[str, Mapping[str, Any]]
 ) -> list[Line]:
@@ -195,11 +212,9 @@ def recording_of(
     Raises
     ------
     InputError
-        ``after`` is not later than ``before``.
+        `check_pair` finds that they are no pair.
     """
-    if after.now_s <= before.now_s:
-        cure = "Give the earlier snapshot first; both must name their time, or hold objects with times"
-        raise InputError("the second snapshot is not later than the first", cure=cure)
+    check_pair(before, after)
     observer, began_s, decided_s = Observer(pods.get), before.now_s, before.now_s + took_s
     observer.see(before, began_s)
     decisions = decisions_of(before, plan, 1, decided_s)

@@ -82,7 +82,7 @@ def title(found: Comparison) -> str:
     end = f"{ended:%H:%M}" if began.date() == ended.date() else f"{ended:%d %B %Y %H:%M}"
     return (
         f"kai-solver beside the scheduler at work, {began:%d %B %Y %H:%M} to {end} UTC "
-        f"({span(found.ended_s - found.began_s)}, {found.cycles:,} cycles)"
+        f"({span(found.ended_s - found.began_s)}, {counted(found.cycles, 'cycle')})"
     )
 
 

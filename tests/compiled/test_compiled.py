@@ -82,6 +82,28 @@ def test_what_was_compiled_is_read_by_another_cpu_from_a_folder_that_cannot_be_w
     assert found == {"found": FOUND, "loaded": True, "cached": True, "numba": True, "compiled": 0, "errors": []}
 
 
+FORGET = r"""
+import gc, sys
+sys.path.insert(0, "use.py")
+import use
+from kai_solver import compiled
+from kai_solver.compiled.linking import forget_linking
+assert use.main("load_kept")["loaded"]
+forget_linking()
+(entry,) = compiled._compiled.values()
+assert all(result.library._shared_module is None for result in entry.overloads.values())
+gc.collect()
+print(use.main("load_kept")["found"])
+"""
+
+
+def test_kernels_run_when_what_others_would_link_to_is_forgotten(made: Path) -> None:
+    script = FORGET.replace('"use.py"', repr(str(USE.parent)))
+    env = os.environ | {compiled.FOLDER_VARIABLE: str(made)}
+    done = subprocess.run([sys.executable, "-c", script], env=env, capture_output=True, text=True, check=False)
+    assert (done.stdout, done.returncode) == (f"{FOUND}\n", 0), done.stderr
+
+
 @pytest.mark.parametrize("how", ["cut", "changed", "empty"])
 def test_a_file_that_is_not_whole_is_not_used_and_is_made_again(made: Path, tmp_path: Path, how: str) -> None:
     data = the_file(made).read_bytes()

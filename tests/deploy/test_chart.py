@@ -5,6 +5,7 @@ import re
 import subprocess
 import sys
 import threading
+from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
@@ -12,8 +13,9 @@ from typing import Any
 import pytest
 import yaml
 from kubernetes import client
+from pydantic import BaseModel, ValidationError
 
-from kai_solver.controller.settings import load_settings
+from kai_solver.controller.settings import ControllerSettings, load_settings
 from tests.deploy.conftest import CHART, OTHERS, ROOT, Render, model_of
 from tests.support import manifests
 from tests.support.schemas import violations
@@ -459,6 +461,8 @@ def test_the_pod_of_helm_test_is_not_of_the_release(render: Render) -> None:
         'settings={"model": "nope"}',
         'settings={"budget": "abc"}',
         'settings={"period": "1 second"}',
+        'settings={"budget": -3}',
+        'settings={"policy": {"drain_lead": "-60s"}}',
         'settings={"metrics_bind_address": "8080"}',
         'prometheusRule={"runbooks": "docs/runbooks"}',
     ],
@@ -467,6 +471,67 @@ def test_a_mistake_in_the_values_is_refused(wrong: str, helm: Path) -> None:
     done = manifests.template(helm, "--set-json", wrong)
     assert done.returncode != 0
     assert "values don't meet the specifications of the schema" in done.stderr
+
+
+@pytest.mark.parametrize("pools", [("a100", "a100"), ("a.100", "a-100"), ("", "")])
+def test_two_shards_of_one_name_are_refused(pools: tuple[str, str], helm: Path) -> None:
+    done = manifests.template(helm, "--set-json", f"shards={json.dumps([{'nodePool': pool} for pool in pools])}")
+    assert done.returncode != 0
+    assert "State one shard for each node pool" in done.stderr
+
+
+PROBES: tuple[object, ...] = (
+    -100_000,
+    -2,
+    -1,
+    0,
+    0.5,
+    1,
+    5,
+    300,
+    2_000,
+    5_000,
+    20_000,
+    90_000,
+    "-60s",
+    "60s",
+    "x",
+    "",
+    None,
+    [],
+    ["a"],
+)
+JUDGED_TOGETHER = {"leadership"}
+"""Settings that the controller compares with each other, and a schema cannot."""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("probe", PROBES, ids=repr)
+def test_what_the_schema_accepts_the_controller_accepts(probe: object) -> None:
+    """A mistake is told at ``helm install``, not by a pod that does not start."""
+    schema = json.loads((CHART / "values.schema.json").read_text())
+    wrong = []
+    for *parts, last in leaves(ControllerSettings()):
+        if parts[:1] == ["model"] or JUDGED_TOGETHER & set(parts):
+            continue
+        stated: dict[str, object] = {last: probe}
+        for part in reversed(parts):
+            stated = {part: stated}
+        if not violations({"image": {"repository": "a"}, "settings": stated}, schema):
+            try:
+                ControllerSettings.model_validate(stated)
+            except ValidationError as error:
+                wrong.append(f"{'.'.join([*parts, last])}: {error.errors()[0]['msg']}")
+    assert wrong == []
+
+
+def leaves(part: BaseModel) -> Iterator[list[str]]:
+    for name in type(part).model_fields:
+        value = getattr(part, name)
+        if isinstance(value, BaseModel):
+            yield from ([name, *below] for below in leaves(value))
+        else:
+            yield [name]
 
 
 def test_an_image_must_be_named(helm: Path) -> None:

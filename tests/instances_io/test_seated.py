@@ -20,6 +20,8 @@ from kai_solver.kubeobjects import (
 from tests.support.builders import a_cluster, a_gang, a_node, a_pod
 
 REAL = Path(__file__).parents[2] / "instances" / "kai-snapshots" / "before-reclaim.zip"
+CLAIMS = Path(__file__).parents[2] / "instances" / "features" / "claims-each-gets-a-device-that-matches.yaml"
+ZONES = Path(__file__).parents[2] / "instances" / "features" / "numa-one-zone-takes-it.yaml"
 
 
 def document(archive: bytes) -> dict[str, Any]:
@@ -41,10 +43,43 @@ def test_it_has_the_keys_parameters_and_plugins_of_a_real_one() -> None:
     for part in ("config", "schedulerParams", "rawObjects"):
         assert real[part].keys() <= ours[part].keys()
     plugins = [[plugin["name"] for plugin in found["config"]["tiers"][0]["plugins"]] for found in (real, ours)]
-    assert [name for name in plugins[1] if name != "numa"] == plugins[0]
+    assert plugins[1] == plugins[0]
     for name in ("useSchedulingSignatures", "numOfStatusRecordingWorkers", "schedulePeriod"):
         assert ours["schedulerParams"][name] == real["schedulerParams"][name]
     assert ours["config"]["scenarioSearchBudgets"] == real["config"]["scenarioSearchBudgets"]
+
+
+def test_it_says_that_the_cluster_serves_claims() -> None:
+    """KAI's tool asks the version and the group first, and decides without claims where it finds none."""
+    real, ours = document(REAL.read_bytes())["discovery"], written(load_instance(REAL).snapshot)["discovery"]
+    for name in ("major", "minor"):
+        assert ours["serverVersion"][name] == real["serverVersion"][name]
+    served = [
+        {
+            group["groupVersion"]: {kind["name"]: kind["kind"] for kind in group["resources"]}
+            for group in found["resources"]
+            if group["groupVersion"].startswith("resource.k8s.io/")
+        }
+        for found in (real, ours)
+    ]
+    assert served[1].keys() == served[0].keys()
+    for group, kinds in served[1].items():
+        assert kinds.items() <= served[0][group].items()
+
+
+def test_pools_of_devices_are_complete() -> None:
+    """As the API server asks: a scheduler leaves a pool alone that may lack slices."""
+    found = written(load_instance(CLAIMS).snapshot)["rawObjects"]["resourceSlices"]
+    pools = [(slice_["spec"]["driver"], slice_["spec"]["pool"]["name"]) for slice_ in found]
+    assert pools
+    for slice_, pool in zip(found, pools, strict=True):
+        assert slice_["spec"]["pool"]["resourceSliceCount"] == pools.count(pool)
+
+
+def test_zones_alone_turn_their_plugin_on() -> None:
+    found = written(load_instance(ZONES).snapshot)
+    assert found["rawObjects"]["nodeResourceTopologies"]
+    assert "numa" in {plugin["name"] for plugin in found["config"]["tiers"][0]["plugins"]}
 
 
 def shared(name: str, milli: int, on: str = "n0", **more: Any) -> Pod:

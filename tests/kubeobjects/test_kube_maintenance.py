@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from kai_solver.kubeobjects import names
+from kai_solver.links import ROW_ANNOTATION
 
 NOON_S = 1_769_860_800.0  # 2026-01-31T12:00:00Z
 
@@ -40,6 +41,16 @@ def test_a_pod_says_how_long_it_runs(build: Any, text: str, deadline: int | None
     found = build.read(build.queue("q"), a_pod(build, text, deadline))
     assert [pod.run_time_s for gang in found.gangs for pod in gang.pods] == [run_time_s]
     assert not [said for said in build.texts(found) if "run-time" in said]
+
+
+def test_long_values_are_told_in_short(build: Any) -> None:
+    """An annotation may have 256 KiB, and whoever makes a pod may write one: not into the log, nor into an event."""
+    long = "x" * 200_000
+    stated = dict.fromkeys((names.OWN_RUN_TIME, ROW_ANNOTATION, names.OWN_NODES), long)
+    pod = build.pod("p", {"metadata": {"labels": {}}}, annotations=stated)
+    texts = build.texts(build.read(build.queue("q"), a_node(build, long), pod))
+    assert all(any(key in text for text in texts) for key in (names.OWN_DRAIN_AT, *stated))
+    assert max(map(len, texts)) < 300
 
 
 @pytest.mark.parametrize("text", ["0s", "-1h", "soon", "7200"])

@@ -47,6 +47,21 @@ def test_a_pod_group_belongs_to_the_top_owner() -> None:
     assert "name: top\n" in group.document["metadata"]["annotations"]["kai.scheduler/top-owner-metadata"]
 
 
+def test_a_pod_group_has_the_labels_of_the_top_owner_and_the_user_of_the_pod() -> None:
+    """As KAI's have: ``kubectl get podgroups -l kai.scheduler/queue=a``."""
+    stated = {"kai.scheduler/queue": "a", "app": "x"}
+    job: Object = {
+        "apiVersion": "batch/v1",
+        "kind": "Job",
+        "metadata": {"namespace": "n", "name": "j", "uid": "uid-j", "labels": stated},
+    }
+    member = pod("p", owned("Job", "j", "batch/v1"), user="me", app="of-the-pod", colour="red")
+    (group,) = written(member, other=(job,)).values()
+    assert group.document["metadata"]["labels"] == {"kai.scheduler/queue": "a", "app": "x", "user": "me"}
+    (alone,) = written(pod("a", **{"kai.scheduler/queue": "b"})).values()
+    assert alone.document["metadata"]["labels"] == {"kai.scheduler/queue": "b"}
+
+
 def test_replicas_of_a_deployment_have_one_each_that_goes_with_its_pod() -> None:
     replica_set = owned("ReplicaSet", "d-abc")
     found = written(

@@ -95,3 +95,16 @@ def test_the_wrong_order_is_an_error(tmp_path: Path) -> None:
     asked = CliRunner().invoke(app, ["shadow", str(after), str(before), *GREEDY, "--quiet"])
     assert asked.exit_code == 2
     assert "not later than the first" in asked.stderr
+
+
+def test_snapshots_of_two_clusters_are_an_error_before_anything_is_decided(tmp_path: Path) -> None:
+    before = write(tmp_path / "before.json", "kubectl", cluster(NINE, pod("one", "q")))
+    other = json.loads(json.dumps(cluster(LATER, pod("one", "q"))))
+    for one in other:
+        if one["kind"] == "Node":
+            one["metadata"]["name"] += "-of-another"
+    after = write(tmp_path / "after.json", "kubectl", other)
+    asked = CliRunner().invoke(app, ["shadow", str(before), str(after), *GREEDY])
+    assert asked.exit_code == 2
+    assert "not of one cluster" in asked.stderr
+    assert "greedy" not in asked.stderr, "no progress of a decision"

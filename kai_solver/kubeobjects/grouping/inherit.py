@@ -68,7 +68,6 @@ def pod_group_object(
     """The PodGroup that KAI's pod grouper would write for these pods."""
     first, settings = members[0], around.settings
     default = _kind_default(first, settings)
-    labels = {settings.node_pool_key: settings.node_pool} if settings.node_pool else {}
     copied = (
         names.PREEMPTION_DELAY,
         names.STALENESS_GRACE,
@@ -85,7 +84,7 @@ def pod_group_object(
         "namespace": first.pod.namespace,
         "uid": first.top.uid if first.top else first.pod.uid,
         "creationTimestamp": format_time(min(member.pod.order[1] for member in members)),
-        "labels": labels,
+        "labels": _labels(first, settings),
         "annotations": {key: value for key, value in annotations.items() if value},
     }
     levels = said(names.TOPOLOGY), said(names.TOPOLOGY_REQUIRED), said(names.TOPOLOGY_PREFERRED)
@@ -97,6 +96,14 @@ def pod_group_object(
         **_shape(group, first),
     }
     return {"metadata": metadata, "spec": spec}
+
+
+def _labels(first: Member, settings: KubeSettings) -> dict[str, str]:
+    """All of the top owner, so that ``kubectl get podgroups -l`` finds the same as with KAI; the node pool is ours."""
+    stated = first.pod.labels if first.top is None else first.top.labels
+    user = {names.USER: first.pod.labels[names.USER]} if names.USER in first.pod.labels else {}
+    labels = {name: value for name, value in (user | stated).items() if name != settings.node_pool_key}
+    return labels | ({settings.node_pool_key: settings.node_pool} if settings.node_pool else {})
 
 
 def _shape(group: Group, first: Member) -> dict[str, Any]:
