@@ -33,6 +33,8 @@ ANY_NUMBER = 1 << 30
 LEAVES, HIGHER = 1e6, 1e9
 """What it costs that work leaves, beside the work itself, where a move costs 1 and the thousandths of GPUs moved; how
 many times as much that is of the next higher priority."""
+HIGHEST = 30
+"""Priorities beyond so many lower ones cost the same: a float holds no more."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +78,7 @@ class SeatSearch:
         self._held = self._holdings()
         strata = sorted({mover.stratum for mover in movers})
         self._anywhere = np.zeros(len(self.problem.nodes), dtype=np.int64)
-        self._factor = {stratum: HIGHER**height for height, stratum in enumerate(strata)}
+        self._factor = {stratum: HIGHER ** min(height, HIGHEST) for height, stratum in enumerate(strata)}
 
     def seat(self, leaving: Collection[int], staying: Collection[int] = ()) -> Seats | None:
         """Let just ``leaving`` leave, and as few others as possible, and give all admitted their places.
@@ -144,7 +146,7 @@ class SeatSearch:
             move = partial(self._move, placer, mover)
             is_loose = _is_loose(mover)
             made: list[int] | None = [] if is_loose and move() else None
-            if made is None and is_loose and number not in tried:
+            if made is None and is_loose and number not in tried and not self.is_late():
                 tried.add(number)
                 made = self._make_room(placer, _pods(mover), self._anywhere, move, self._leave_price(mover))
             if made is not None:
