@@ -97,6 +97,9 @@ CHOOSING_S, MOST_FOR_VICTIMS = 2e-4, 0.9
 part of the time that is left: on 1,000 and 2,000 loaded nodes that halves the work which chains leave; on openb, with
 180,000 variables, there is no time for it anyway (2026-11-23)."""
 
+HURRIED = 0.6
+"""Part of these seconds in which victims and places are mostly chosen, too. Chains have the least of the time then."""
+
 
 ASKING_S, MOST_FOR_QUESTIONS = 3e-4, 0.6
 """Seconds a node that one question to CP-SAT takes, which chains leave for that, and the most part of their time: 0.3 s
@@ -483,9 +486,9 @@ class _Run:
         return self.model.search.deterministic or self._left_s() > AGAIN_PART * CHOOSING_S * self._estimate(outcome)
 
     def _kept_for_victims(self, outcome: Outcome, left_s: float) -> float:
-        """Seconds of ``left_s`` that choosing victims and places again takes; 0 where it takes nearly all of them."""
-        seconds = CHOOSING_S * self._estimate(outcome)
-        return seconds if seconds < MOST_FOR_VICTIMS * left_s else 0.0
+        """Seconds of ``left_s`` that choosing victims and places again takes; 0 where it has no time anyway."""
+        seconds, most = CHOOSING_S * self._estimate(outcome), MOST_FOR_VICTIMS * left_s
+        return min(seconds, most) if HURRIED * seconds < most else 0.0
 
     def _kept_for_questions(self, outcome: Outcome) -> float:
         """Seconds that questions about gangs take which an action left open; chains answer for consolidation."""

@@ -147,7 +147,7 @@ def test_files_travel_and_the_study_needs_no_disk_in_common(three: Workers, tmp_
         InstanceFile("recipe", recipe, content_hash(recipe)),
         ScenarioFile("short", scenario, content_hash(scenario)),
     )
-    asked = replace(ASKED, sources=sources, seeds=tuple(range(1, 13)))
+    asked = replace(ASKED, sources=sources, seeds=tuple(range(1, 25)))
     deleted_at: list[int] = []
 
     def report(at: Standing) -> None:
