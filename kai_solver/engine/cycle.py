@@ -215,7 +215,7 @@ def _places(outcome: Outcome) -> int:
     problem, pool = outcome.state.problem, outcome.pool
     pods = [pod for admission in outcome.admissions for pod in admission.allocation_unit.pods]
     pods += [pod for unit in pool.units for pod in unit.pods] if pool is not None else []
-    return len({problem.shapes.without_wishes(problem.pod_shape[pod]) for pod in pods}) * len(problem.nodes)
+    return len({problem.modelled_shape(pod) for pod in pods}) * len(problem.nodes)
 
 
 class _Run:

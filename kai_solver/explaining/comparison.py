@@ -41,7 +41,7 @@ class Difference:
 
 @dataclass(frozen=True, slots=True)
 class Placing:
-    """A gang whose pods get other nodes: for each plan the nodes that it gives them, with the number of pods."""
+    """A gang that gets other nodes: for each plan its nodes, with the number of pods on each."""
 
     gang: str
     nodes: tuple[Mapping[str, int], ...]

@@ -163,14 +163,19 @@ def openb_snapshot(
 
 def read_nodes(path: Path, limits: Limits = DEFAULT_LIMITS) -> Iterator[NodeRow]:
     """Rows of a node list (``sn,cpu_milli,memory_mib,gpu,model``)."""
-    for line in _rows(path, ("sn", "cpu_milli", "memory_mib", "gpu", "model"), limits):
+    for line in _rows(_data(path, limits), str(path), ("sn", "cpu_milli", "memory_mib", "gpu", "model")):
         numbers = line.number("cpu_milli"), line.number("memory_mib"), line.number("gpu", most=1000)
         yield NodeRow(line.text("sn"), *numbers, line.text("model"))
 
 
 def read_pods(path: Path, limits: Limits = DEFAULT_LIMITS) -> Iterator[PodRow]:
     """Rows of a pod list; columns after ``gpu_milli`` may be absent (the multigpu files)."""
-    for line in _rows(path, ("name", "cpu_milli", "memory_mib", "num_gpu", "gpu_milli"), limits):
+    yield from pods_of(_data(path, limits), str(path))
+
+
+def pods_of(data: bytes, file: str) -> Iterator[PodRow]:
+    """`read_pods` of unpacked ``data``, which was read from ``file``."""
+    for line in _rows(data, file, ("name", "cpu_milli", "memory_mib", "num_gpu", "gpu_milli")):
         models = tuple(part for part in line.text("gpu_spec").split("|") if part)
         gpus, milli = line.number("num_gpu", most=1000), line.number("gpu_milli", most=MILLI)
         numbers = line.number("cpu_milli"), line.number("memory_mib"), gpus, milli
@@ -200,9 +205,8 @@ class _Line:
         return int(text)
 
 
-def _rows(path: Path, needed: tuple[str, ...], limits: Limits) -> Iterator[_Line]:
-    file, lines = str(path), _lines(path, limits)
-    reader = csv.DictReader(lines)
+def _rows(data: bytes, file: str, needed: tuple[str, ...]) -> Iterator[_Line]:
+    reader = csv.DictReader(_lines(data, file))
     missing = set(needed) - set(reader.fieldnames or ())
     if missing:
         problem = f"has no column {', '.join(sorted(missing))}"
@@ -214,12 +218,16 @@ def _rows(path: Path, needed: tuple[str, ...], limits: Limits) -> Iterator[_Line
         raise InputError(f"is not CSV: {error}", file=file, field=f"line {reader.line_num}") from None
 
 
-def _lines(path: Path, limits: Limits) -> list[str]:
+def _data(path: Path, limits: Limits) -> bytes:
     [member] = read_members(path, limits)[:1]
+    return member.data
+
+
+def _lines(data: bytes, file: str) -> list[str]:
     try:
-        return member.data.decode().splitlines()
+        return data.decode().splitlines()
     except UnicodeDecodeError:
-        raise InputError("is not text", file=str(path), cure="Give a file of the openb trace") from None
+        raise InputError("is not text", file=file, cure="Give a file of the openb trace") from None
 
 
 def _arrivals(recipe: Recipe, pods: Mapping[str, PodRow], folder: Path, limits: Limits) -> Iterator[PodRow]:
@@ -237,7 +245,7 @@ def read_arrivals(path: Path, pods: Mapping[str, PodRow], pod_file: str, limits:
     InputError
         A name is not in ``pod_file``.
     """
-    for number, line in enumerate(_lines(path, limits), 1):
+    for number, line in enumerate(_lines(_data(path, limits), str(path)), 1):
         if line.strip() not in pods:
             problem = f"{line.strip()[:80]!r} is not in {pod_file}"
             raise InputError(problem, file=str(path), field=f"line {number}", cure="Use the arrivals of the same trace")

@@ -156,7 +156,7 @@ def _expand_devices(v: Variables, values: Values, decision: Decision) -> None:
     problem = v.joint.problem
     sharing: dict[tuple[int, int], list[int]] = {}
     for pod, node in decision.places.items():
-        shape = problem.shapes.without_wishes(problem.pod_shape[pod])
+        shape = problem.modelled_shape(pod)
         if node in v.slots and problem.shapes.shapes[shape].gpu.is_shared:
             sharing.setdefault((node, shape), []).append(pod)
     for (node, shape), pods in sharing.items():

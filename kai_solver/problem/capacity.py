@@ -35,14 +35,24 @@ def fitting(
     """
     spec = problem.shapes.shapes[shape]
     count = fitting_beside_gpus(spec.request, free, problem.shapes.mask(shape) if admits is None else admits)
-    if spec.gpu.is_whole:
-        whole = device_free >= WHOLE
-        np.minimum(count, whole.sum(axis=1) // spec.gpu.devices, out=count)
-    elif spec.gpu.devices:
-        parts = np.maximum(problem.shapes.parts(shape), 1)[:, None]
-        slots = (np.maximum(device_free, 0) // parts).sum(axis=1)
-        np.minimum(count, slots // spec.gpu.devices, out=count)
+    np.minimum(count, fitting_on_devices(problem, device_free, shape), out=count)
     return np.maximum(limited_by_rules(problem, count, device_free, shape, dropped), 0)
+
+
+def fitting_on_devices(problem: Problem, device_free: IntArray, shape: int) -> IntArray:
+    """(N,) for how many pods of ``shape`` the devices of each node suffice, given (N, D) what is free of them.
+
+    An upper bound for shapes that share several devices at once; exact for others.
+    """
+    gpu = problem.shapes.shapes[shape].gpu
+    if not gpu.devices:
+        return np.full(len(device_free), MANY, dtype=np.int64)
+    if gpu.is_whole:
+        whole: IntArray = (device_free >= WHOLE).sum(axis=1)
+        return whole // gpu.devices
+    parts = np.maximum(problem.shapes.parts(shape), 1)[:, None]
+    slots: IntArray = (np.maximum(device_free, 0) // parts).sum(axis=1)
+    return slots // gpu.devices
 
 
 def limited_by_rules(

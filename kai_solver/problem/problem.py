@@ -145,6 +145,13 @@ class Problem:
             if not gang.set_aside and any(pod.status.is_active for pod in gang.pods):
                 yield gang, why
 
+    def modelled_shape(self, pod: int) -> int:
+        """The shape that stands for that of ``pod`` in the model, which knows no preferences for nodes or other pods.
+
+        On 1,000 nodes where every tenth gang prefers company, the model has 8 shapes so, and had 93 (2026-11-28).
+        """
+        return self.shapes.without_wishes(self.pod_shape[pod])
+
     def by_shape(self, pods: Iterable[int]) -> Counter[int]:
         """How many of ``pods`` each shape has."""
         return Counter(self.pod_shape[pod] for pod in pods)

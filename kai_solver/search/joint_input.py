@@ -221,14 +221,7 @@ class JointModelInput:
             [pool.units[u].gang for u in units] if pool is not None else []
         )
         ruled = sum(2 for gang in owners if self.problem.gangs[gang].is_spaced)
-        return (len({self._shape(p) for p in pods}) + ruled) * len(self.problem.nodes) + len(units)
-
-    def _shape(self, pod: int) -> int:
-        """The shape that stands for that of ``pod``: the model knows no preferences for nodes or for other pods.
-
-        On 1,000 nodes where every tenth gang prefers company, the model has 8 shapes so, and had 93 (2026-11-28).
-        """
-        return self.problem.shapes.without_wishes(self.problem.pod_shape[pod])
+        return (len({self.problem.modelled_shape(p) for p in pods}) + ruled) * len(self.problem.nodes) + len(units)
 
     # -- arrivals and movers -------------------------------------------------------------------------------------
 
@@ -293,7 +286,7 @@ class JointModelInput:
     def _pieces_of_unit(self, unit: Unit, units: frozenset[int]) -> tuple[tuple[Piece, ...], tuple[Scope, ...]]:
         gang = self.problem.gangs[unit.gang]
         if len(unit.pods) == 1 and is_flat(gang) and gang.root.topology is None and gang.leaves[0].topology is None:
-            return (Piece(self._shape(unit.pods[0]), unit.pods, (), gang.is_spaced),), ()  # Most units.
+            return (Piece(self.problem.modelled_shape(unit.pods[0]), unit.pods, (), gang.is_spaced),), ()  # Most units.
         part = part_of_unit(gang, unit.pods, [list(leaf.active) for leaf in gang.leaves])
         return self._pieces(unit.gang, part, units)
 
@@ -352,7 +345,7 @@ class JointModelInput:
                 above = (*above, len(scopes) - 1)
             by_shape: dict[int, list[int]] = {}
             for pod in part.pods:
-                by_shape.setdefault(self._shape(pod), []).append(pod)
+                by_shape.setdefault(self.problem.modelled_shape(pod), []).append(pod)
             pieces.extend(Piece(shape, tuple(pods), above, own) for shape, pods in by_shape.items())
             to_do.extend((child, path, above) for child in reversed(part.parts))
         return tuple(pieces), tuple(scopes)

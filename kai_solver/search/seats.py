@@ -20,6 +20,7 @@ from kai_solver.placement.placing import Placer, domains_at, start_together
 from kai_solver.planstate.allocation_units import AllocationUnit
 from kai_solver.planstate.outcome import Outcome
 from kai_solver.planstate.victims import VictimPool
+from kai_solver.problem.capacity import fitting_beside_gpus, fitting_on_devices
 from kai_solver.problem.charges import sum_of
 from kai_solver.units import GPU
 
@@ -28,8 +29,6 @@ BoolArray = NDArray[np.bool_]
 
 TRIES = 4
 """Sets of nodes that are tried for one gang, the cheapest first."""
-ANY_NUMBER = 1 << 30
-"""Of pods that ask for no devices."""
 LEAVES, HIGHER = 1e6, 1e9
 """What it costs that work leaves, beside the work itself, where a move costs 1 and the thousandths of GPUs moved; how
 many times as much that is of the next higher priority."""
@@ -341,11 +340,8 @@ class SeatSearch:
         once = there[held.is_first[there]]
         np.add.at(price, held.node[once], of_unit[held.unit[once]])
         np.add.at(freed, held.node[there], held.request[there])
-        asked = np.array(request, dtype=np.int64)
-        used = np.flatnonzero((asked > 0) & (np.arange(len(asked)) != GPU))
-        takes = ((state.future + freed.T)[used] // asked[used, None]).min(axis=0, initial=count).clip(0, count)
-        takes = np.minimum(takes, self._hosts(shape, may_go))
-        takes[~problem.shapes.mask(shape)] = 0
+        beside = fitting_beside_gpus(request, state.future + freed.T, problem.shapes.mask(shape))
+        takes = np.minimum(beside, fitting_on_devices(problem, self._devices_free(may_go), shape)).clip(0, count)
         _, ever = fits.counts(shape)
         takes = np.where(price > 0, takes, np.minimum(ever, count))
         price[ever >= takes] = 0.0
@@ -366,19 +362,12 @@ class SeatSearch:
                     found.append((cost, chosen[price[chosen] > 0].tolist()))
         return (chosen for _, chosen in sorted(found)[:TRIES])
 
-    def _hosts(self, shape: int, may_go: BoolArray) -> IntArray:
-        """(N,) pods of ``shape`` for which devices suffice, once the holdings that ``may_go`` are gone."""
-        state, problem, held = self.state, self.problem, self._held
-        gpu = problem.shapes.shapes[shape].gpu
-        if not gpu.devices:
-            return np.full(len(problem.nodes), ANY_NUMBER)
-        free, freed = state.device_future.copy(), may_go[held.holder]
+    def _devices_free(self, may_go: BoolArray) -> IntArray:
+        """(N, D) free parts of devices, once the holdings that ``may_go`` are gone."""
+        free, held = self.state.device_future.copy(), self._held
+        freed = may_go[held.holder]
         np.add.at(free, (held.node[held.holder[freed]], held.device[freed]), held.parts[freed])
-        if gpu.is_shared and gpu.devices == 1:
-            hosts: IntArray = (free // problem.shapes.parts(shape)[:, None].clip(1)).clip(0).sum(axis=1)
-            return hosts
-        fit: IntArray = (free >= problem.shapes.parts(shape)[:, None]).sum(axis=1)
-        return fit // gpu.devices
+        return free
 
     def _domains(self, unit: AllocationUnit) -> IntArray:
         """(N,) domain of each node that all pods of ``unit`` have to share."""

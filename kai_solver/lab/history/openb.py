@@ -1,4 +1,4 @@
-"""Pods of the openb trace as jobs that ran: a job of one pod each, whose quality of service stands for its queue."""
+"""Pods of the openb trace as jobs that ran: a job for each pod. The quality of service stands for the queue."""
 
 import csv
 from collections.abc import Iterable
@@ -9,13 +9,16 @@ from kai_solver.instances_io.openb import PodRow
 from kai_solver.lab.history.past_jobs import PastJob, times_fault
 from kai_solver.units import MILLI
 
-_COLUMNS = {"name", "cpu_milli", "memory_mib", "num_gpu", "gpu_milli", "creation_time", "deletion_time"}
+_COLUMNS = {
+    *("name", "cpu_milli", "memory_mib", "num_gpu", "gpu_milli"),
+    *("creation_time", "scheduled_time", "deletion_time"),
+}
 
 
 def is_openb(data: bytes) -> bool:
     """Whether a CSV file is a pod list of the trace, by its header."""
     header = next(csv.reader([data.partition(b"\n")[0].decode("utf-8-sig", errors="replace")]), [])
-    return {name.strip() for name in header} >= _COLUMNS | {"scheduled_time"}
+    return {name.strip() for name in header} >= _COLUMNS
 
 
 def openb_past(rows: Iterable[PodRow], doc: HistoryReadingDoc) -> tuple[list[PastJob], list[tuple[str, str]]]:

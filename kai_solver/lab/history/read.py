@@ -10,7 +10,7 @@ from kai_solver.errors import InputError
 from kai_solver.instances_io import DEFAULT_LIMITS, Limits, read_documents
 from kai_solver.instances_io.fields import validate
 from kai_solver.instances_io.history_schema import HISTORY_FORMAT, HistoryMappingDoc, HistoryReadingDoc
-from kai_solver.instances_io.openb import read_pods
+from kai_solver.instances_io.openb import pods_of
 from kai_solver.instances_io.reader import parse
 from kai_solver.instances_io.unpack import read_members
 from kai_solver.lab.history.kubernetes import kubernetes_jobs
@@ -46,7 +46,7 @@ def read_history(path: Path, doc: HistoryReadingDoc, *, limits: Limits = DEFAULT
         if is_swf(member.name, member.data):
             found, left = swf_past(member.data.decode("utf-8", errors="replace"), member.name, doc)
         elif is_openb(member.data):
-            found, left = openb_past(read_pods(path, limits), doc)
+            found, left = openb_past(pods_of(member.data, str(path)), doc)
         elif member.data.lstrip()[:1] in (b"{", b"[") or member.name.endswith((".yaml", ".yml")):
             documents = [document for _, document in parse(member, limits)]
             found, left = kubernetes_jobs(documents, member.name, doc)

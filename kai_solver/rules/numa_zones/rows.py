@@ -152,7 +152,7 @@ def decode(v: Variables, values: Values, decision: Decision) -> None:
     made: dict[tuple[int, int], list[ZoneChoice]] = v.of_rule.get(NAME, {})
     landed: dict[tuple[int, int], list[int]] = {}
     for pod, node in decision.places.items() if made else ():
-        landed.setdefault((node, problem.shapes.without_wishes(problem.pod_shape[pod])), []).append(pod)
+        landed.setdefault((node, problem.modelled_shape(pod)), []).append(pod)
     for key, choices in made.items():
         for pod in landed.get(key, ()):
             decision.grants.setdefault(pod, {})[NAME] = ()

@@ -245,6 +245,8 @@ def test_a_study_whose_process_is_killed_leaves_no_run_on_the_workers(three: Wor
         finally:
             process.kill()
     _no_solver_is_left(three)
+    assert process.returncode == -signal.SIGKILL
+    assert not _solvers(three)
 
 
 SCRIPT = """
