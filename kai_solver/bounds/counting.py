@@ -281,38 +281,41 @@ class _Counts:
 
     def together(self, pods: Mapping[int, int], mask: BoolArray | None, where: int = -1) -> Shortfall | None:
         """Slots and totals of shapes that share nodes."""
-        return self._slots(pods, mask, where) or self._totals(pods, mask, where)
+        shapes = np.fromiter(pods.keys(), dtype=np.int64, count=len(pods))
+        counts = np.fromiter(pods.values(), dtype=np.int64, count=len(pods))
+        return self._slots(shapes, counts, mask, where) or self._totals(shapes, counts, mask, where)
 
-    def _slots(self, pods: Mapping[int, int], mask: BoolArray | None, where: int) -> Shortfall | None:
+    def _slots(self, shapes: IntArray, counts: IntArray, mask: BoolArray | None, where: int) -> Shortfall | None:
         """A node with f free GPUs has floor(f / s) slots of s, and a pod of k GPUs takes at least floor(k / s)."""
         if GPU_NAME in self.dropped:
             return None
-        sizes = {shape: self.problem.shapes.shapes[shape].gpu for shape in pods}
-        for size in sorted({gpu.devices for gpu in sizes.values() if gpu.is_whole}, reverse=True):
-            shapes = frozenset(s for s, gpu in sizes.items() if gpu.is_whole and gpu.devices >= size)
-            need = sum(pods[s] * (sizes[s].devices // size) for s in shapes)
+        devices = self.problem.shapes.whole[shapes]
+        for size in sorted(set(devices.tolist()) - {0}, reverse=True):
+            is_large = devices >= size
+            need = int((counts[is_large] * (devices[is_large] // size)).sum())
+            large = frozenset(shapes[is_large].tolist())
             if mask is None:
-                have = self.relaxed.slots(self.problem, size, shapes, self.dropped)
+                have = self.relaxed.slots(self.problem, size, large, self.dropped)
             else:
-                have = self.relaxed.slots_on(self._admits(shapes, mask), size)
+                have = self.relaxed.slots_on(self._admits(large, mask), size)
             if need > have:
                 return Shortfall("slots", need, have, size=size, where=where)
         return None
 
-    def _totals(self, pods: Mapping[int, int], mask: BoolArray | None, where: int) -> Shortfall | None:
+    def _totals(self, shapes: IntArray, counts: IntArray, mask: BoolArray | None, where: int) -> Shortfall | None:
         """No resource can be asked for beyond what is there in all."""
-        shapes = frozenset(pods)
+        requests, every = self.problem.shapes.requests[shapes], frozenset(shapes.tolist())
         for resource, name in enumerate(self.problem.snapshot.schema.names):
             if name in self.dropped:
                 continue
             if resource == GPU:
-                need = sum(n * self._least_milli(s) for s, n in pods.items())
-            else:
-                need = sum(n * self.problem.shapes.shapes[s].request[resource] for s, n in pods.items())
+                need = sum(n * self._least_milli(s) for s, n in zip(shapes.tolist(), counts.tolist(), strict=True))
+            else:  # Beyond 64 bits, which takes 8,192 pods larger than any node, it says nothing.
+                need = int(counts @ requests[:, resource])
             if mask is None:
-                have = self.relaxed.total(self.problem, resource, shapes, self.dropped)
+                have = self.relaxed.total(self.problem, resource, every, self.dropped)
             else:
-                have = self.relaxed.total_on(self._admits(shapes, mask), resource)
+                have = self.relaxed.total_on(self._admits(every, mask), resource)
             if need > have:
                 return Shortfall("total", need, have, resource=resource, where=where)
         return None

@@ -484,8 +484,8 @@ def moved_pod(board: Board) -> int:
 
 
 @kernel
-def send_home(board: Board, pod: int, most: int, depth: int, leaving: bool) -> bool:
-    """Let ``pod``, which was moved, stay where it runs, if what makes room for it costs less than its move."""
+def send_home(board: Board, pod: int, most: int, depth: int, leaving: bool, worse: int) -> bool:
+    """Let ``pod``, which was moved, stay where it runs, if that costs less than its move and ``worse``."""
     mark, home = board.memory.numbers[UNDONE], board.pods.home[pod]
     if not may_stand(board.shapes, board.pods, board.groups, pod, home):
         return False
@@ -495,7 +495,7 @@ def send_home(board: Board, pod: int, most: int, depth: int, leaving: bool) -> b
         return True
     way = board.memory.way
     way[:] = NONE
-    way[PRICE] = board.pods.price[pod]
+    way[PRICE] = board.pods.price[pod] + worse
     examine(board, pod, home, way, most + 1, depth, leaving)
     if way[NODE] != NONE and carry_out(board, pod, way):
         return True
@@ -548,7 +548,7 @@ def _smallest() -> ChainProblem:
 def _warm_up() -> None:
     search = ChainSearch(_smallest(), 0)
     search.admit(1)
-    search.lessen(1)
+    search.lessen(1, heat=1)
     search.result()
 
 
@@ -588,19 +588,20 @@ def _admit(
 
 
 @entry(_warm_up, allocates=False)
-def _lessen(board: Board, count: int, most: int, examined: int, depth: int) -> int:
+def _lessen(board: Board, count: int, most: int, examined: int, depth: int, heat: int) -> int:
     numbers, groups = board.memory.numbers, board.groups
     changed = 0
     for _ in range(count):
         left = may_add(board, most)
-        pod = moved_pod(board) if draw(board, 4) == 0 else NONE
+        worse = draw(board, 2 * heat + 1)
+        pod = moved_pod(board) if draw(board, 2) == 0 else NONE
         if pod != NONE:
-            done = send_home(board, pod, left, depth, True)
+            done = send_home(board, pod, left, depth, True, worse)
         else:
             group = dear_group(board)
             if group == NONE:
                 break
-            done = insert_group(board, group, groups.cost[group], left, examined, depth, True)
+            done = insert_group(board, group, groups.cost[group] + worse, left, examined, depth, True)
         changed += done
         numbers[UNDONE] = 0
     return changed
@@ -621,6 +622,7 @@ class ChainSearch:
         check_arrays(problem)
         self._problem = problem
         self._board = board_of(problem, seed)
+        self._best: ChainResult | None = None
         _begin(self._board, problem.start)
 
     def admit(self, turns: int, *, examined: int = 64, depth: int = 4, leaving: bool = False) -> int:
@@ -635,7 +637,7 @@ class ChainSearch:
         depth
             Nodes that are tried for each pod that could make room by ejecting another one in its turn.
         """
-        problem = self._problem
+        problem, self._best = self._problem, None
         limits = problem.moves_limit, problem.moves_per_turn
         return _admit(self._board, problem.turn, turns, *limits, examined, depth, leaving)
 
@@ -648,17 +650,34 @@ class ChainSearch:
         """Begin the turns once more; groups that are in have none."""
         self._board.memory.numbers[TURN] = 0
 
-    def lessen(self, tries: int, *, examined: int = 5, depth: int = 2) -> int:
+    def lessen(self, tries: int, *, heat: int = 0, examined: int = 5, depth: int = 2) -> int:
         """Try so often to bring a group back, or a moved pod home, at less than that saves; how often it did.
 
+        ``heat``: that it may cost more than it saves on average, drawn for each try up to twice as much.
         ``examined`` and ``depth`` as in `admit`. The urgent gangs of openb, at most 600 moves, 2 s of CPU: evicted work
         falls from 593,000 to 184,500 with 5 and 2, a try in 0.09 ms. After 1 s, with other values: 195,500 with 5 and
-        2, 196,900 with 10 and 2, 200,900 with 10 and 1, 208,400 with 10 and 4 (2026-11-23, two seeds each).
+        2, 196,900 with 10 and 2, 200,900 with 10 and 1, 208,400 with 10 and 4 (2026-11-23, two seeds each). Half of
+        the tries are for moved pods: with a quarter of them, fewer come home, and a try takes longer (2026-11-28).
         """
-        return _lessen(self._board, tries, self._problem.moves_limit, examined, depth)
+        if heat and self._best is None:
+            self._best = self._now()
+        done = _lessen(self._board, tries, self._problem.moves_limit, examined, depth, heat)
+        if self._best is not None and self._board.memory.numbers[COST] < self._best.cost:
+            self._best = self._now()
+        return done
+
+    def unsettled(self) -> int:
+        """Groups that are out and have a cost, and pods that are moved: what `lessen` could bring back."""
+        board = self._board
+        out = int((~board.groups.is_in & (board.groups.cost > 0)).sum())
+        return out + int(board.memory.numbers[MOVES])
 
     def result(self) -> ChainResult:
-        """Where all pods are now: the best so far, since nothing is kept that costs more."""
+        """Where all pods are in the best so far; nothing that costs more is kept but by `lessen` with a heat."""
+        now = self._now()
+        return now if self._best is None or now.cost < self._best.cost else self._best
+
+    def _now(self) -> ChainResult:
         pods, numbers = self._board.pods, self._board.memory.numbers
         beyond = self._problem.device_room.shape[1]
         devices = np.sort(np.where((pods.devices == NONE) | (pods.node == NONE)[:, None], beyond, pods.devices), axis=1)

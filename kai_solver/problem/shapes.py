@@ -86,6 +86,8 @@ class ShapeTable:
         self._by_rules: dict[Shape, int] = {}
         self._millis: dict[int, IntArray] = {}
         self._parts: dict[int, IntArray] = {}
+        self._requests: IntArray = np.zeros((0, 0), dtype=np.int64)
+        self._whole: IntArray = np.zeros(0, dtype=np.int64)
         self._predicates = predicates
         self._gpu_memory = [node.gpu_memory_mib for node in nodes]
 
@@ -134,6 +136,21 @@ class ShapeTable:
             said = replace(one.constraints, preferred=(), preferred_pods=(), preferred_spread=())
             found = self._without_wishes[shape] = self._by_rules.setdefault(replace(one, constraints=said), shape)
         return found
+
+    @property
+    def requests(self) -> IntArray:
+        """(S, R) what one pod of each shape asks for."""
+        if len(self._requests) < len(self.shapes):
+            self._requests = np.array([shape.request for shape in self.shapes], dtype=np.int64)
+        return self._requests
+
+    @property
+    def whole(self) -> IntArray:
+        """(S,) whole devices that one pod of each shape asks for; 0 where it asks for none, or for parts."""
+        if len(self._whole) < len(self.shapes):
+            asked = [shape.gpu.devices if shape.gpu.is_whole else 0 for shape in self.shapes]
+            self._whole = np.array(asked, dtype=np.int64)
+        return self._whole
 
     def mask(self, shape: int) -> BoolArray:
         """(N,) True where the nodes' own properties admit the shape (not capacity, not other pods).

@@ -15,20 +15,20 @@ def cost_at_start(problem: ChainProblem) -> int:
     return ChainSearch(problem, 0).result().cost
 
 
-def searched(problem: ChainProblem, seed: int, *, leaving: bool = False) -> ChainResult:
+def searched(problem: ChainProblem, seed: int, *, leaving: bool = False, heat: int = 0) -> ChainResult:
     search = ChainSearch(problem, seed)
     search.admit(len(problem.turn), leaving=leaving)
-    search.lessen(40)
+    search.lessen(40, heat=heat)
     search.again()
     search.admit(len(problem.turn), leaving=leaving)
     return search.result()
 
 
-@given(SEEDS, st.booleans())
-@settings(max_examples=150, deadline=None)
-def test_results_keep_all_rules(seed: int, leaving: bool) -> None:
+@given(SEEDS, st.booleans(), st.integers(0, 3))
+@settings(max_examples=200, deadline=None)
+def test_results_keep_all_rules(seed: int, leaving: bool, heat: int) -> None:
     problem = random_problem(seed)
-    assert faults(problem, searched(problem, seed, leaving=leaving)) == []
+    assert faults(problem, searched(problem, seed, leaving=leaving, heat=heat)) == []
 
 
 def test_no_pod_goes_home_to_another_domain_than_the_others_of_its_group() -> None:
@@ -76,18 +76,33 @@ def test_no_pod_goes_home_to_another_domain_than_the_others_of_its_group() -> No
     assert without_racks.node.tolist() == [2, 1, 0]
 
 
-@given(SEEDS)
+@given(SEEDS, st.integers(0, 5))
 @settings(max_examples=50, deadline=None)
-def test_without_turns_what_is_in_stays_and_nothing_gets_dearer(seed: int) -> None:
+def test_without_turns_what_is_in_stays_and_nothing_gets_dearer(seed: int, heat: int) -> None:
     problem = random_problem(seed)
     search = ChainSearch(problem, seed)
     before = search.result()
     assert before.node.tolist() == problem.start.tolist()
     costs = [before.cost]
     for _ in range(3):
-        search.lessen(10)
+        search.lessen(10, heat=heat)
         costs.append(search.result().cost)
     assert costs == sorted(costs, reverse=True)
+
+
+def test_steps_that_cost_more_at_first_lead_to_cheaper_results() -> None:
+    """150 tries that may cost more and 50 that may not, against 200 that may not: never dearer, and cheaper in all."""
+    saved = 0
+    for seed in range(80):
+        problem = random_problem(seed, groups=10)
+        search, other = ChainSearch(problem, seed), ChainSearch(problem, seed)
+        search.lessen(150, heat=2)
+        lowest = search.result().cost
+        search.lessen(50)
+        other.lessen(200)
+        assert search.result().cost <= min(lowest, other.result().cost)
+        saved += other.result().cost - search.result().cost
+    assert saved > 0
 
 
 @given(SEEDS)

@@ -95,6 +95,8 @@ class Nodes(NamedTuple):
         (N,) devices that are free whole, later and now; thousandths of devices that are free later.
     has_gpus, devices
         (N,) whether a node has GPUs, and how many.
+    is_used
+        (N,) whether some shape that asks for devices may be there: on cordoned nodes what is free is of no use.
     block_whole, block_cpu
         (B,) the most of ``whole_later`` and of free CPU in a block.
     gpu, cpu
@@ -108,6 +110,7 @@ class Nodes(NamedTuple):
     gpu_free: IntArray
     has_gpus: BoolArray
     devices: IntArray
+    is_used: BoolArray
     block_whole: IntArray
     block_cpu: IntArray
     gpu: int

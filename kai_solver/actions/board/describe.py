@@ -257,7 +257,8 @@ class Board:
     def _made(self, gangs: Gangs, units: Units) -> Arrays:
         """All arrays, with nothing recorded."""
         problem = self.problem
-        nodes, shapes = self._node_arrays(), self._shape_arrays()
+        shapes = self._shape_arrays()
+        nodes = self._node_arrays(shapes)
         domains = self._domain_arrays(nodes.gpu_free)
         queues, record = self._queue_arrays(gangs), self._record(gangs, units)
         most = problem.policy.max_consolidation_gangs
@@ -276,7 +277,7 @@ class Board:
             most_moved=BOUNDLESS if most < 0 else most,
         )
 
-    def _node_arrays(self) -> Nodes:
+    def _node_arrays(self, shapes: Shapes) -> Nodes:
         state = self.state
         whole, later = state.whole_later.astype(np.int64), np.ascontiguousarray(state.future.T)
         starts = np.arange(0, len(whole), BLOCK)
@@ -288,6 +289,7 @@ class Board:
             gpu_free=state.gpu_free.astype(np.int64),
             has_gpus=self.problem.gpus > 0,
             devices=self.problem.gpus.astype(np.int64),
+            is_used=shapes.allowed[shapes.devices > 0].any(axis=0),
             block_whole=np.maximum.reduceat(whole, starts),
             block_cpu=np.maximum.reduceat(later[:, CPU], starts),
             gpu=GPU,

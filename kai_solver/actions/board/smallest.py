@@ -34,7 +34,9 @@ def smallest() -> Arrays:
         return np.zeros(size, dtype=np.bool_)
 
     none = ints(1) + NONE
-    nodes = Nodes(ints(1, 4), ints(1, 4), ints(1), ints(1), ints(1), flags(1), ints(1), ints(1), ints(1), 2, 0)
+    nodes = Nodes(
+        ints(1, 4), ints(1, 4), ints(1), ints(1), ints(1), flags(1), ints(1), flags(1), ints(1), ints(1), 2, 0
+    )
     shapes = Shapes(ints(1, 4), ints(1), flags(1, 1), ints(1, 0))
     zones = Zones(
         none, flags(1, 4), ints(1, 2, 4), ints(1, 2, 4), ints(1, 4), ints(1, 1), ints(2, 2, 4), ints(1, 2, 4),

@@ -152,7 +152,7 @@ def turn(arrays: Arrays, gang: int, action: int, free_milli: int) -> int:
     numbers[STAMP] += 1
     moves = numbers[MOVES]
     if action == CONSOLIDATE:
-        done = consolidate(arrays, gang)
+        done = consolidate(arrays, gang) if has_whole(arrays, gang) else NONE
     else:
         said = NO_ROOM if over or scratch.failed[gangs.place[gang]] else start(arrays, gang)
         if said != NO_ROOM:
@@ -224,6 +224,19 @@ def consolidate(arrays: Arrays, gang: int) -> int:
     """Make room by moves alone; work of all queues may move."""
     arrays.scratch.open_queue[:] = arrays.record.numbers[STAMP]
     return make_room(arrays, gang, CONSOLIDATE, BOUNDLESS, False)
+
+
+@kernel
+def has_whole(arrays: Arrays, gang: int) -> bool:
+    """Whether so many whole devices are free in all as ``gang`` asks for: what moves takes as many as it leaves."""
+    nodes = arrays.nodes
+    left = arrays.gangs.pods[gang] * arrays.shapes.devices[arrays.gangs.shape[gang]]
+    for node in range(len(nodes.whole_later)):
+        if left <= 0:
+            break
+        if nodes.is_used[node]:
+            left -= nodes.whole_later[node]
+    return bool(left <= 0)
 
 
 @kernel

@@ -17,7 +17,8 @@ def found(seed: int) -> Found:
     problem = random_problem(seed)
     search = ChainSearch(problem, seed)
     admitted = search.admit(len(problem.turn), leaving=bool(seed % 2))
-    search.lessen(20)
+    search.lessen(20, heat=seed % 3)
+    search.lessen(10)
     result = search.result()
     return [admitted, result.node.tolist(), result.devices.tolist(), result.cost, result.moves]
 
