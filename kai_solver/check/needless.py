@@ -48,7 +48,7 @@ class Room:
 
     def keepers(self, change: Change, keys: Iterable[str], targets: Mapping[str, str] = NOWHERE) -> list[str]:
         """Pods among ``keys`` that could stay together; for those with ``targets`` their queue pays there already."""
-        stay = _Stay(books={name: book.copy() for name, book in self._books.items()})
+        stay = _Stay()
         owed: Amount = ZERO
         kept: list[str] = []
         for key in sorted(keys, key=lambda key: change.before[key].order):
@@ -82,7 +82,9 @@ class Room:
         wanted = [have + more for have, more in zip(extra, demand(pod, self._scene.nodes[name]), strict=True)]
         if not _fits(wanted, self._free[name]):
             return False
-        board = stay.boards.setdefault(name, self._boards[name].copy())
+        board = stay.boards.get(name) or stay.boards.setdefault(name, self._boards[name].copy())
+        if name in self._books and name not in stay.books:
+            stay.books[name] = self._books[name].copy()
         if name in stay.books and not stay.books[name].admits(pod):
             return False
         if pod.gpu.devices and not board.admits(pod):

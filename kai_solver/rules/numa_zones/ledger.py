@@ -36,6 +36,7 @@ class ZoneLedger(Ledger):
         self._shapes = problem.shapes
         self._limits: dict[int, bool] = {}
         self._counts_alike: dict[int, bool] = {}
+        self._in_compartments: dict[tuple[Alignment, int], tuple[Sequence[int], IntArray] | None] = {}
         self._shape = problem.pod_shape
         self._node = problem.pod_node
 
@@ -86,9 +87,16 @@ class ZoneLedger(Ledger):
     def in_compartments(self, shape: int, /) -> tuple[Sequence[int], IntArray] | None:
         """Where each pod is one request, the same on all nodes with zones, that takes one zone or all of them."""
         alignment, table = self._alignments[shape], self.table
-        width = np.zeros(len(table.nodes), dtype=np.int64)
         if alignment is None:
-            return (0,) * table.schema.size, width
+            return (0,) * table.schema.size, np.zeros(len(table.nodes), dtype=np.int64)
+        key = alignment, self._shapes.same_room(shape)
+        if key not in self._in_compartments:
+            self._in_compartments[key] = self._counted_in(alignment, shape)
+        return self._in_compartments[key]
+
+    def _counted_in(self, alignment: Alignment, shape: int) -> tuple[Sequence[int], IntArray] | None:
+        table = self.table
+        width = np.zeros(len(table.nodes), dtype=np.int64)
         widths, asked = table.widths(alignment), set[Vector]()
         for row in np.flatnonzero(self._shapes.mask(shape)[table.nodes] & table.binding).tolist():
             together = widths.together[row]
