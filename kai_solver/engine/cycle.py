@@ -76,9 +76,10 @@ LEAST_KEPT_S, MOST_KEPT = 0.03, 0.25
 UNASKED_STATES = ("unasked",)
 """Of proofs of gangs about which a model without a solver asked nothing."""
 
-PRICED_FROM = 2_000
+PRICED_FROM = 1_000
 """Shapes times nodes from which prices are asked for before chains and stages. Of 4,000 equal pods on 500 nodes sums
-prove all, and the programme would take 0.3 s of CPU; loaded clusters have 2,500 from 500 nodes on (2026-11-23).
+prove all, and the programme would take 0.3 s of CPU (2026-11-23). Loaded clusters have so many from 150 nodes on: with
+2,000, three of 14 twins of 150 to 300 nodes had no bound of evicted work at 2 s (2026-11-28).
 """
 
 PRICING_PART = 0.25
