@@ -89,6 +89,11 @@ PRICING_BUILDS = 2.0
 """Seconds to write the linear programme down, for each second that the problem took to build: 0.22 s against 0.14 on
 openb, 0.45 against 0.23 on loaded-5000 (CPU, 2026-11-23)."""
 
+SHORT_CHAINS_S = 0.2
+"""Seconds of chains below which prices are asked for after them. Else those of what was admitted before hold up those
+of what is admitted now: with both, victims on a real twin of 1,000 nodes began 0.3 s later in a cycle of 2 s, and had
+no time (2026-11-28)."""
+
 AGAIN_PART = 0.8
 """Part of the time for victims and places that must be left where prices are asked for again: they take 0.3 s on 1,000
 loaded nodes (2026-11-28), and those of fewer gangs serve as well."""
@@ -461,7 +466,7 @@ class _Run:
         The prices of what is admitted are found in the solver's process while victims and places are.
         """
         is_priced = child is not None and _places(outcome) >= PRICED_FROM
-        if child is not None and is_priced:
+        if child is not None and is_priced and self._chains_take_long(outcome):
             self._pricing = self._ask_prices(outcome, child, PRICING_PART)
         self._chain(outcome, child)
         # Victims take 1 to 3 s of CPU on 2,000 loaded nodes, questions all that is left (2026-11-23).
@@ -516,15 +521,30 @@ class _Run:
             return False
         return proven_by_count(outcome, self._rights(outcome), names, measured_stages(outcome)) is not None
 
+    def _chains_take_long(self, outcome: Outcome) -> bool:
+        """Whether prices that are asked for before chains are found by their end; else they wait for what chains do."""
+        is_exact = self.model.search.deterministic
+        return is_exact or self._chain_seconds(outcome, self._left_for_chains_s(outcome)) >= SHORT_CHAINS_S
+
+    def _left_for_chains_s(self, outcome: Outcome) -> float:
+        """Seconds until the plan has to be made, or the least that chains have where the greedy came to its end."""
+        left_s = self.deadline_s - self.clock() - self.kept_s
+        return left_s if outcome.stopped else max(left_s, LEAST_CHAINS * self.budget_s)
+
+    def _chain_seconds(self, outcome: Outcome, left_s: float) -> float:
+        """Seconds of ``left_s`` in which chains are searched."""
+        kept_s = self._kept_for_victims(outcome, left_s)
+        seconds = min(CHAINS_SHARE * left_s, left_s - kept_s)
+        if kept_s:
+            seconds -= min(self._kept_for_questions(outcome), MOST_FOR_QUESTIONS * seconds)
+        return seconds
+
     def _chain(self, outcome: Outcome, child: SolverChild | None) -> None:
         """On large clusters: admit by moves and swaps, and let less work leave."""
         search = self.model.search
         if child is None or not is_for_chains(outcome.state.problem, self.model) or self._is_least(outcome):
             return
-
-        effect, left_s = None, self.deadline_s - self.clock() - self.kept_s
-        if not outcome.stopped:
-            left_s = max(left_s, LEAST_CHAINS * self.budget_s)
+        effect, left_s = None, self._left_for_chains_s(outcome)
         end_s = self.clock() + left_s
 
         def is_late() -> bool:
@@ -532,11 +552,7 @@ class _Run:
 
         if search.deterministic or (left_s > LEAST_BUILDS * self.timing["build"] and not self.should_stop()):
             clock = None if search.deterministic else self.clock
-            kept_s = self._kept_for_victims(outcome, left_s)
-            seconds = min(CHAINS_SHARE * left_s, left_s - kept_s)
-            if kept_s:
-                seconds -= min(self._kept_for_questions(outcome), MOST_FOR_QUESTIONS * seconds)
-            course = Course(search.chains, seconds, clock, self.should_stop)
+            course = Course(search.chains, self._chain_seconds(outcome, left_s), clock, self.should_stop)
             effect = Chains(outcome, self.model).run(course, self.seed, self._rights, is_late)
         refuse_moves(outcome, self.model.actions)
         self._phase("chains")
