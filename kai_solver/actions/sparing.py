@@ -96,15 +96,44 @@ def _stay(state: State, placer: Placer, gang: GangShape, pods: list[int]) -> boo
 
 def _spare_gang(state: State, placer: Placer, gang: GangShape, pods: list[int]) -> None:
     mark = state.mark()
-    origin = [pod for pod in sorted(pods, key=lambda p: state.problem.pods[p].order) if _returns(state, gang, pod)]
+    origin = [
+        pod for pod in sorted(pods, key=lambda p: state.problem.pods[p].order) if _returns(state, placer, gang, pod)
+    ]
     is_whole = AllocationUnits(gang, state.gangs[gang.index]).is_whole()
     if origin and not (is_whole and placer.keeps_domains(gang, gang.root)):
         state.rollback(mark)
 
 
-def _returns(state: State, gang: GangShape, pod: int) -> bool:
+def _returns(state: State, placer: Placer, gang: GangShape, pod: int) -> bool:
     mark = state.mark()
-    if state.returns_to_origin([pod]) and within_limits(state, gang.queue):
+    returns = state.returns_to_origin([pod]) or _others_make_way(state, placer, pod)
+    if returns and within_limits(state, gang.queue):
+        return True
+    state.rollback(mark)
+    return False
+
+
+def _others_make_way(state: State, placer: Placer, pod: int) -> bool:
+    """Whether ``pod`` returns once pods that got its devices take others that are free there; if not, nothing changes.
+
+    Places are counted by node, and devices chosen once a pod has a place: they may be those of a victim that counted
+    as needed, while others of the node stay free.
+    """
+    problem, mark = state.problem, state.mark()
+    node, held = problem.pod_node[pod], set(problem.held_devices.get(pod, ()))
+    if not held or state.whole_later[node] < len(held):
+        return False
+    others = [(p, place) for p, place in state.places.items() if place.node == node and held & set(place.devices)]
+    if not all(problem.pods[other].gpu.is_whole for other, _ in others):
+        return False
+    for other, _ in others:
+        state.lift(other)
+    done = state.returns_to_origin([pod])
+    for other, place in others if done else ():
+        now, later = placer.fits.counts(problem.pod_shape[other])
+        starts = place.now and bool(now[node] > 0)
+        done = done and bool(later[node] > 0) and state.put(other, node, now=starts).now == place.now
+    if done and state.keeps_rules():
         return True
     state.rollback(mark)
     return False

@@ -103,7 +103,7 @@ CHOOSING_S, MOST_FOR_VICTIMS = 2e-4, 0.9
 part of the time that is left: on 1,000 and 2,000 loaded nodes that halves the work which chains leave; on openb, with
 180,000 variables, there is no time for it anyway (2026-11-23)."""
 
-HURRIED = 0.6
+HURRIED = 0.45
 """Part of these seconds in which victims and places are mostly chosen, too. Chains have the least of the time then."""
 
 

@@ -137,3 +137,30 @@ def test_work_whose_loss_lets_its_own_queue_reclaim_does_not_return() -> None:
     spare(outcome)
     assert outcome.state.gone == gone
     assert reclaims_hold(outcome)
+
+
+def test_a_victim_stays_where_newcomers_may_have_other_devices_than_its_own() -> None:
+    """Node n has three GPUs. The newcomer got the one that the victim held, and two others are free."""
+    gangs = [a_gang("old", queue="v", gpus=1, on="n"), a_gang("new", queue="v", gpus=1)]
+    problem = build_problem(a_cluster([a_node("n", 3)], gangs, [a_queue("v", 9)]))
+    outcome = Outcome(State(problem))
+    old, new = (next(p for p, pod in enumerate(problem.pods) if pod.key == f"ns/{name}-0") for name in ("old", "new"))
+    held = problem.held_devices[old]
+    outcome.state.evict(old)
+    assert outcome.state.put(new, 0, now=False, wanted=held).devices == held
+    spare(outcome)
+    assert not outcome.state.gone
+    assert set(outcome.state.places[new].devices).isdisjoint(held)
+
+
+def test_a_victim_whose_devices_are_needed_leaves() -> None:
+    """As above, but the newcomer has all three."""
+    gangs = [a_gang("old", queue="v", gpus=1, on="n"), a_gang("new", queue="v", gpus=3)]
+    problem = build_problem(a_cluster([a_node("n", 3)], gangs, [a_queue("v", 9)]))
+    outcome = Outcome(State(problem))
+    old, new = (next(p for p, pod in enumerate(problem.pods) if pod.key == f"ns/{name}-0") for name in ("old", "new"))
+    outcome.state.evict(old)
+    outcome.state.put(new, 0, now=False)
+    spare(outcome)
+    assert outcome.state.gone == {old}
+    assert len(outcome.state.places[new].devices) == 3
