@@ -112,7 +112,14 @@ def _admit(search: ChainSearch, course: Course, examined: int, *, leaving: bool 
 
 
 def _anneal(search: ChainSearch, problem: ChainProblem, course: Course, until: float) -> None:
-    """Lessen by steps that may also cost more, so that the search leaves plans in which no single step wins."""
+    """Lessen by steps that may also cost more, so that the search leaves plans in which no single step wins.
+
+    Not where no step wins from the beginning: on 500 nodes of equal pods the search took 0.7 s to find nothing.
+    """
+    cost = search.result().cost
+    _lessen(search, course, until, lambda: search.result().cost < cost)
+    if search.result().cost == cost:
+        return
     prices, tries = problem.price[problem.price > 0], EACH * search.unsettled()
     heat = HEAT * float(np.median(prices)) if len(prices) else 0.0
     begin, done = course.used, 0
