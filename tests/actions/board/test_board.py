@@ -39,12 +39,12 @@ from kai_solver.actions.board.arrays import (
 from kai_solver.actions.board.describe import Board
 from kai_solver.actions.board.order import look_at_all, look_at_path, next_gang
 from kai_solver.actions.board.rights import may_reclaim, open_queues
-from kai_solver.actions.board.turns import begin_turns, take_turns
+from kai_solver.actions.board.turns import begin_turns, has_whole, take_turns
 from kai_solver.actions.board.victims import cost_at
 from kai_solver.actions.gang_order import GangOrder
 from kai_solver.actions.room.node import NodeRoom
 from kai_solver.check import WASTE, check_plan
-from kai_solver.domain import Action, NumaTopology, NumaZone, Snapshot
+from kai_solver.domain import Action, NumaTopology, NumaZone, Snapshot, Taint
 from kai_solver.engine import cycle
 from kai_solver.modelfiles import load_model
 from kai_solver.planstate.allocation_units import AllocationUnits
@@ -144,6 +144,21 @@ def _lasting(arrays: Arrays) -> list[IntArray | BoolArray]:
         *(units.where, queues.held, queues.fixed, arrays.domains.free),
         *(arrays.record.numbers[[PODS, VICTIMS, MOVES]], arrays.zones.later, arrays.zones.now),
     ]
+
+
+@pytest.mark.parametrize(("pods", "moves"), [(1, True), (2, False)])
+def test_consolidation_counts_whole_devices_on_nodes_that_pods_may_be_on(pods: int, moves: bool) -> None:
+    """One GPU is free on each of two nodes, and four on one with a taint. Each pod that waits asks for two GPUs."""
+    nodes = [a_node("a", 2), a_node("b", 2), a_node("tainted", 4, taints=(Taint("maintenance"),))]
+    running = [a_gang(f"run-{on}", gpus=1, on=on) for on in ("a", "b")]
+    scene = Scene(a_cluster(nodes, [*running, a_gang("wait", gpus=2, pods=pods)], [a_queue("q", 8)]))
+    gang = scene.board.row_of[scene.waiting[0]]
+    assert has_whole(scene.arrays, gang) is moves
+    scene.board.price(moves=True)
+    scene.board.line_up(scene.waiting)
+    begin_turns(scene.arrays)
+    take_turns(scene.arrays, CONSOLIDATE, 1, BOUNDLESS, False)
+    assert (int(scene.arrays.record.turn[0, 1]) == MADE_ROOM) is moves
 
 
 def test_units_with_a_share_may_leave_where_their_gpus_are_free_then(real_scene: Scene) -> None:
