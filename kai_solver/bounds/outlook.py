@@ -109,7 +109,7 @@ def _demand(problem: Problem, shapes: list[int], gpus: Ints, admits: Bools) -> t
     """The kinds by type of node, and every node's type (N,): what it has, and which kinds it takes."""
     cpu, memory = problem.capacity[CPU], problem.capacity[MEMORY]
     types, kind = np.unique(np.column_stack((cpu, memory, problem.gpus, admits.T)), axis=0, return_inverse=True)
-    requests = np.array([problem.shapes.shapes[s].request for s in shapes], dtype=np.int64)
+    requests = problem.shapes.requests[shapes]
     rate = types[:, 0] / np.maximum(types[:, 1], 1)
     need = np.maximum(requests[:, [CPU]], np.ceil(requests[:, [MEMORY]] * rate).astype(np.int64))
     milli = np.array([problem.shapes.shapes[s].gpu.milli for s in shapes], dtype=np.int64) * (gpus > 0)

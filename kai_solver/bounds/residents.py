@@ -50,8 +50,7 @@ class Residents:
     @cached_property
     def _requests(self) -> IntArray:
         """(P, R) what each pod asks for."""
-        table = np.array([shape.request for shape in self.problem.shapes.shapes], dtype=np.int64)
-        return table[self.shape]
+        return self.problem.shapes.requests[self.shape]
 
     @cached_property
     def shape(self) -> IntArray:

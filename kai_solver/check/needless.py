@@ -82,9 +82,11 @@ class Room:
         wanted = [have + more for have, more in zip(extra, demand(pod, self._scene.nodes[name]), strict=True)]
         if not _fits(wanted, self._free[name]):
             return False
-        board = stay.boards.get(name) or stay.boards.setdefault(name, self._boards[name].copy())
-        if name in self._books and name not in stay.books:
-            stay.books[name] = self._books[name].copy()
+        if name not in stay.boards:
+            stay.boards[name] = self._boards[name].copy()
+            if name in self._books:
+                stay.books[name] = self._books[name].copy()
+        board = stay.boards[name]
         if name in stay.books and not stay.books[name].admits(pod):
             return False
         if pod.gpu.devices and not board.admits(pod):

@@ -260,7 +260,7 @@ class SeatSearch:
 
     def _holdings(self) -> _Holdings:
         """What the pods of all units hold where they run."""
-        problem, shapes = self.problem, self.problem.shapes.shapes
+        problem = self.problem
         pods = [(pod, mover.unit) for mover in self.movers.values() for pod in _pods(mover)]
         seen: set[tuple[int, int]] = set()
         is_first = []
@@ -278,7 +278,7 @@ class SeatSearch:
             np.array([pod for pod, _ in pods], dtype=np.int64),
             np.array([unit for _, unit in pods], dtype=np.int64),
             np.array([problem.pod_node[pod] for pod, _ in pods], dtype=np.int64),
-            np.array([shapes[problem.pod_shape[pod]].request for pod, _ in pods], dtype=np.int64),
+            problem.shapes.requests[[problem.pod_shape[pod] for pod, _ in pods]],
             np.array(is_first, dtype=np.bool_),
             holder,
             device,

@@ -13,7 +13,7 @@ def could_return(state: State, pods: Sequence[int]) -> list[bool]:
         return []
     problem, table = state.problem, state.problem.shapes.shapes
     shapes, nodes = [problem.pod_shape[pod] for pod in pods], [problem.pod_node[pod] for pod in pods]
-    asked = np.array([shape.request for shape in table], dtype=np.int64)[shapes]
+    asked = problem.shapes.requests[shapes]
     fits = np.logical_or(asked <= state.future[:, nodes].T, asked <= 0).all(axis=1)
     fits |= np.array([node in state.overload.nodes for node in nodes])
     asks_gpu = np.array([shape.gpu.devices > 0 for shape in table], dtype=np.bool_)[shapes]

@@ -279,7 +279,6 @@ class Board:
 
     def _node_arrays(self, shapes: Shapes) -> Nodes:
         state = self.state
-        is_used: BoolArray = np.any(shapes.allowed[shapes.devices > 0], axis=0, keepdims=True)[0]
         whole, later = state.whole_later.astype(np.int64), np.ascontiguousarray(state.future.T)
         starts = np.arange(0, len(whole), BLOCK)
         return Nodes(
@@ -290,7 +289,7 @@ class Board:
             gpu_free=state.gpu_free.astype(np.int64),
             has_gpus=self.problem.gpus > 0,
             devices=self.problem.gpus.astype(np.int64),
-            is_used=is_used,
+            is_used=np.logical_or.reduce(shapes.allowed[shapes.devices > 0]),
             block_whole=np.maximum.reduceat(whole, starts),
             block_cpu=np.maximum.reduceat(later[:, CPU], starts),
             gpu=GPU,
