@@ -41,21 +41,22 @@ def stale_gangs(state: State, gang_units: list[AllocationUnits]) -> Iterator[int
     GangError
         An unexpected error over one of them. No gang has its turn here, so that it would be blamed on another one.
     """
+    drained = state.problem.drained
     for gang, units_of_gang in zip(state.problem.gangs, gang_units, strict=True):
+        is_drained = gang.index in drained
+        if not is_drained and gang.gang.stale_since_s is None:
+            continue
         try:
-            has_to_go = _has_to_go(state, gang, units_of_gang)
+            has_to_go = _has_to_go(state, gang, units_of_gang, is_drained=is_drained)
         except Exception as error:
             raise GangError(gang.gang.key, error) from error
         if has_to_go:
             yield gang.index
 
 
-def _has_to_go(state: State, gang: GangShape, units_of_gang: AllocationUnits) -> bool:
+def _has_to_go(state: State, gang: GangShape, units_of_gang: AllocationUnits, *, is_drained: bool) -> bool:
     """A gang that validly runs K of N subgroups is not stale (KAI's flaw, 4.5 item 2)."""
-    is_drained = gang.index in state.problem.drained
-    if not (is_drained or gang.gang.stale_since_s is not None) or not gang.active:
-        return False
-    if any(pod in state.gone for pod in gang.active):
+    if not gang.active or any(pod in state.gone for pod in gang.active):
         return False
     return is_drained or (
         all(pod.status is not PodStatus.SUCCEEDED for pod in gang.gang.pods)
