@@ -40,7 +40,7 @@ from kai_solver.engine.passed_over import AskingInOrder, UntilAnswered, is_bette
 from kai_solver.engine.progress import Fault, OnSlow, Progress
 from kai_solver.engine.proving import LEAST_PART, PART_OF_ACTIONS, has_unknown, prove
 from kai_solver.engine.retreat import NO_GANGS, RETREATS, blame, refused, retreat_note
-from kai_solver.engine.stages import admission_stage, measured_stages
+from kai_solver.engine.stages import admission_stage, measured_stages, with_moved_work
 from kai_solver.errors.barrier import barrier, caught
 from kai_solver.errors.collector import without_collection
 from kai_solver.model.families import family
@@ -260,6 +260,7 @@ class _Run:
         self._actions = model.actions
         self._known_rights: tuple[list[Admission], int, Rights] | None = None
         self._known_estimate: tuple[Rights, int] | None = None
+        self._known_sums: tuple[Rights, tuple[Stage, ...] | None] | None = None
         self._problem: Problem | None = None
         self._pricing: Pricing | None = None
         self._bounds: Callable[[], Bounds] | None = None
@@ -465,7 +466,7 @@ class _Run:
 
         The prices of what is admitted are found in the solver's process while victims and places are.
         """
-        is_priced = child is not None and _places(outcome) >= PRICED_FROM
+        is_priced = child is not None and _places(outcome) >= PRICED_FROM and not self._is_least(outcome)
         if child is not None and is_priced and self._chains_take_long(outcome):
             self._pricing = self._ask_prices(outcome, child, PRICING_PART)
         self._chain(outcome, child)
@@ -515,11 +516,17 @@ class _Run:
 
     def _is_least(self, outcome: Outcome) -> bool:
         """Whether no gang waits, and sums prove that no less work could leave."""
-        names = [stage.name for stage in self.model.stages]
         has_victims = any(admission.units for admission in outcome.admissions)
-        if outcome.waiting or not has_victims:
-            return False
-        return proven_by_count(outcome, self._rights(outcome), names, measured_stages(outcome)) is not None
+        return not outcome.waiting and has_victims and self._counted(outcome) is not None
+
+    def _counted(self, outcome: Outcome) -> tuple[Stage, ...] | None:
+        """The stages where sums prove them all (`proven_by_count`), counted once for the same rights."""
+        rights, known = self._rights(outcome), self._known_sums
+        if known is None or known[0] is not rights:
+            names = [stage.name for stage in self.model.stages]
+            found = proven_by_count(outcome, rights, names, measured_stages(outcome))
+            known = self._known_sums = rights, found
+        return known[1]
 
     def _chains_take_long(self, outcome: Outcome) -> bool:
         """Whether prices that are asked for before chains are found by their end; else they wait for what chains do."""
@@ -640,8 +647,7 @@ class _Run:
         if child is None or not concerned or self._out_of_time():
             return None
         rights = self._rights(outcome)
-        names = [stage.name for stage in self.model.stages]
-        stages = proven_by_count(outcome, rights, names, measured_stages(outcome))
+        stages = self._counted(outcome)
         if stages is not None:
             reseat(outcome)
             refined = Refined(stages, improved=False)
@@ -738,6 +744,7 @@ class _Run:
             measured = measured_stages(decided.outcome, by_gpus=by_gpus, moves=self.model.moves)
         merged = [with_bound(stage, found.pop(stage.name, None)) for stage in measured]
         merged = [with_proven(stage, decided.bounds.get(stage.name)) for stage in merged]
+        merged = with_moved_work(merged, decided.outcome, self.model.moves)
         links = (decided.links,) if decided.links is not None else ()
         return (admission_stage(plan), *merged, *links, *found.values())
 

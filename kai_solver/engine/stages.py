@@ -1,5 +1,6 @@
 """What a plan costs, stage by stage."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -59,6 +60,21 @@ def measured_stages(outcome: Outcome, *, by_gpus: bool = False, moves: MovesSpec
         counts.append(("moved-work", round(lost_by_moves)))
     last = _worth_lost(state, outlook) if (outlook := state.problem.outlook) is not None else _opened(state)
     return [*stages, *(_zero_bound(name, value) for name, value in counts), last]
+
+
+def with_moved_work(stages: Sequence[Stage], outcome: Outcome, moves: MovesSpec) -> list[Stage]:
+    """``stages``, where the bound of ``moved-work`` is what as many pods lose as must move, the cheapest of all."""
+    pool, values = outcome.pool, {stage.name: stage for stage in stages}
+    if pool is None or "moved-work" not in values or not values["moved-pods"].bound:
+        return list(stages)
+    pods = np.array([len(unit.pods) for unit in pool.units])
+    price = np.array([move_lost(outcome.state.problem, unit, moves) for unit in pool.units]) / pods
+    order = np.argsort(price)
+    least = np.repeat(price[order], pods[order])[: int(values["moved-pods"].bound)].sum()
+    value = values["moved-work"].value
+    bound = min(value, round(least))
+    proven = replace(values["moved-work"], bound=bound, optimal=bound >= value)
+    return [proven if stage.name == proven.name else stage for stage in stages]
 
 
 def _worth_lost(state: State, outlook: Outlook) -> Stage:
