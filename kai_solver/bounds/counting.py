@@ -34,13 +34,15 @@ TOPOLOGY = "topology"
 
 NOTHING: frozenset[str] = frozenset()
 GPU_NAME = FIXED[GPU]
+UNCOUNTED = -1
 
 
 @dataclass(frozen=True, slots=True)
 class Relaxed:
     """Capacity with all flexible pods lifted out: (R, N) resources and (N, D) free parts of devices.
 
-    ``rules``: what may still be used by optional rules that limit it. ``fits``, ``totals``: what was counted already.
+    ``rules``: what may still be used by optional rules that limit it. ``fits``, ``totals``, ``least``: what was counted
+    already.
     """
 
     free: IntArray
@@ -50,6 +52,7 @@ class Relaxed:
     totals: dict[tuple[str, int, frozenset[int], frozenset[str]], int] = field(
         default_factory=dict, compare=False, repr=False
     )
+    least: dict[frozenset[str], IntArray] = field(default_factory=dict, compare=False, repr=False)
 
     @property
     def whole(self) -> IntArray:
@@ -75,18 +78,26 @@ class Relaxed:
             self.totals[key] = self.total_on(self.admits(problem, shapes, dropped), resource)
         return self.totals[key]
 
-    def least_milli(self, problem: Problem, shape: int, dropped: frozenset[str]) -> int:
-        """Thousandths of devices that one pod of ``shape`` takes at the least on any node that admits it; or 0."""
-        key = "least", shape, frozenset[int](), dropped
-        if key not in self.totals:
-            gpu, admits = problem.shapes.shapes[shape].gpu, self.admits(problem, (shape,), dropped)
-            if not admits.any():
-                self.totals[key] = 0
-            elif not gpu.memory_mib:  # The same on all nodes.
-                self.totals[key] = gpu.milli * gpu.devices
-            else:
-                self.totals[key] = floor_milli(int(problem.shapes.parts(shape)[admits].min())) * gpu.devices
-        return self.totals[key]
+    def least_milli(self, problem: Problem, shapes: IntArray, dropped: frozenset[str]) -> IntArray:
+        """Thousandths of devices that a pod of each of ``shapes`` takes at the least where it may be; 0 if nowhere."""
+        if dropped not in self.least:
+            self.least[dropped] = np.full(len(problem.shapes.shapes), UNCOUNTED, dtype=np.int64)
+        least = self.least[dropped]
+        for shape in shapes[least[shapes] == UNCOUNTED].tolist():
+            least[shape] = self._least_milli(problem, shape, dropped)
+        found: IntArray = least[shapes]
+        return found
+
+    def _least_milli(self, problem: Problem, shape: int, dropped: frozenset[str]) -> int:
+        gpu = problem.shapes.shapes[shape].gpu
+        if not gpu.devices:
+            return 0
+        admits = self.admits(problem, (shape,), dropped)
+        if not admits.any():
+            return 0
+        if not gpu.memory_mib:  # The same on all nodes.
+            return gpu.milli * gpu.devices
+        return floor_milli(int(problem.shapes.parts(shape)[admits].min())) * gpu.devices
 
     def total_on(self, nodes: BoolArray, resource: int) -> int:
         """What is free of a resource on ``nodes`` (N,)."""
@@ -309,7 +320,7 @@ class _Counts:
             if name in self.dropped:
                 continue
             if resource == GPU:
-                need = sum(n * self._least_milli(s) for s, n in zip(shapes.tolist(), counts.tolist(), strict=True))
+                need = int(counts @ self.relaxed.least_milli(self.problem, shapes, self.dropped))
             else:  # Beyond 64 bits, which takes 8,192 pods larger than any node, it says nothing.
                 need = int(counts @ requests[:, resource])
             if mask is None:
@@ -319,12 +330,6 @@ class _Counts:
             if need > have:
                 return Shortfall("total", need, have, resource=resource, where=where)
         return None
-
-    def _least_milli(self, shape: int) -> int:
-        """Thousandths of devices that one pod of ``shape`` takes at the least on any node that admits it."""
-        if not self.problem.shapes.shapes[shape].gpu.devices:
-            return 0
-        return self.relaxed.least_milli(self.problem, shape, self.dropped)
 
     def _admits(self, shapes: Iterable[int], mask: BoolArray) -> BoolArray:
         return self.relaxed.admits(self.problem, shapes, self.dropped) & mask

@@ -107,7 +107,7 @@ def _rooms(after: Problem, tree: DomainTree, level: int, pods: Sequence[int], *,
         free, devices = (after.capacity - after.held, after.device_free)
         takes = fitting(after, free, devices, shape)
         if own:
-            np.add.at(takes, [after.pod_node[pod] for pod in pods if after.pod_shape[pod] == shape], 1)
+            np.add.at(takes, [after.pod_node[pod] for pod in pods if after.modelled_shape(pod) == shape], 1)
         whole = np.where(np.arange(devices.shape[1]) < after.gpus[:, None], WHOLE, 0)
         alone = fitting(after, after.capacity, whole, shape)
         for sums, room in ((now, takes), (empty, alone)):

@@ -4,24 +4,28 @@ from typing import NamedTuple
 
 from kai_solver.planstate.allocation_units import AllocationUnit, AllocationUnits, Part
 from kai_solver.planstate.state import State
+from kai_solver.problem import Problem
 from kai_solver.problem.charges import Charge
 
 Signature = tuple[object, ...]
 
 
 def signature(state: State, allocation_unit: AllocationUnit) -> Signature:
-    """Units of one signature fit the same places: what failed once fails for all while capacity only shrinks."""
+    """Units of one signature fit the same places: what failed once fails for all while capacity only shrinks.
+
+    Preferences make no difference: where a unit would rather be, it need not be.
+    """
     gang = state.problem.gangs[allocation_unit.gang]
     has_company = gang.is_spaced and any(rule.has_company(gang.index) for rule in state.rules)
     if has_company or allocation_unit.root.anchors or not state.problem.ruled.isdisjoint(allocation_unit.pods):
         return (allocation_unit.gang, allocation_unit.pods)
     marks = tuple(rule.tells_apart(pod) for rule in state.problem.rules for pod in allocation_unit.pods)
-    return (gang.placement, _of_part(state.problem.pod_shape, allocation_unit.root), marks)
+    return (gang.placement, _of_part(state.problem, allocation_unit.root), marks)
 
 
-def _of_part(shapes: list[int], part: Part) -> Signature:
-    inner = tuple(_of_part(shapes, child) for child in part.parts)
-    return (part.topology, tuple(shapes[pod] for pod in part.pods), inner)
+def _of_part(problem: Problem, part: Part) -> Signature:
+    inner = tuple(_of_part(problem, child) for child in part.parts)
+    return (part.topology, tuple(problem.modelled_shape(pod) for pod in part.pods), inner)
 
 
 class Kind(NamedTuple):

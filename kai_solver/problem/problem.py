@@ -153,8 +153,11 @@ class Problem:
         return self.shapes.without_wishes(self.pod_shape[pod])
 
     def by_shape(self, pods: Iterable[int]) -> Counter[int]:
-        """How many of ``pods`` each shape has."""
-        return Counter(self.pod_shape[pod] for pod in pods)
+        """How many of ``pods`` each shape has, preferences aside (`modelled_shape`)."""
+        found: Counter[int] = Counter()
+        for shape, count in Counter([self.pod_shape[pod] for pod in pods]).items():
+            found[self.shapes.without_wishes(shape)] += count
+        return found
 
 
 def build_problem(snapshot: Snapshot, memo: Memo | None = None) -> Problem:

@@ -84,8 +84,8 @@ class ShapeTable:
         self._by_room: dict[tuple[object, ...], int] = {}
         self._without_wishes: dict[int, int] = {}
         self._by_rules: dict[Shape, int] = {}
-        self._millis: dict[int, IntArray] = {}
-        self._parts: dict[int, IntArray] = {}
+        self._millis: dict[GpuRequest, IntArray] = {}
+        self._parts: dict[GpuRequest, IntArray] = {}
         self._requests: IntArray = np.zeros((0, 0), dtype=np.int64)
         self._whole: IntArray = np.zeros(0, dtype=np.int64)
         self._predicates = predicates
@@ -171,18 +171,18 @@ class ShapeTable:
 
     def milli(self, shape: int) -> IntArray:
         """(N,) thousandths of each device that the shape is charged on each node; 0 for shapes without GPUs."""
-        found = self._millis.get(shape)
+        gpu = self.shapes[shape].gpu
+        found = self._millis.get(gpu)
         if found is None:
-            gpu = self.shapes[shape].gpu
-            found = self._millis[shape] = self._by_memory(gpu.milli_on) if gpu.devices else self._nothing()
+            found = self._millis[gpu] = self._by_memory(gpu.milli_on) if gpu.devices else self._nothing()
         return found
 
     def parts(self, shape: int) -> IntArray:
         """(N,) parts of each device that the shape takes on each node (`units.shares`); 0 for shapes without GPUs."""
-        found = self._parts.get(shape)
+        gpu = self.shapes[shape].gpu
+        found = self._parts.get(gpu)
         if found is None:
-            gpu = self.shapes[shape].gpu
-            found = self._parts[shape] = self._by_memory(gpu.parts_on) if gpu.devices else self._nothing()
+            found = self._parts[gpu] = self._by_memory(gpu.parts_on) if gpu.devices else self._nothing()
         return found
 
     def _by_memory(self, amount: Callable[[int], int]) -> IntArray:

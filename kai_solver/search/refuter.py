@@ -101,7 +101,7 @@ class Refuter:
         return Evidence(self.bounds, kept, replace(moment, allocated=allocated, fixed=fixed), self._allowance)
 
     def _shapes(self, allocation_unit: AllocationUnit) -> tuple[int, ...]:
-        return tuple(self.problem.pod_shape[pod] for pod in allocation_unit.pods)
+        return tuple(self.problem.modelled_shape(pod) for pod in allocation_unit.pods)
 
     def moment(self) -> Moment:
         """The numbers of now."""

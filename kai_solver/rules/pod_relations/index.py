@@ -42,18 +42,36 @@ class PodTerm:
 
 
 class _Tally:
-    """(N,) amounts by node for one rule, which is about the pods that match all ``selectors``."""
+    """Amounts by node for one rule, which is about the pods that match all ``selectors``; ``number`` is their sum.
 
-    __slots__ = ("amounts", "number", "selectors")
+    An array is made when it is first asked for: of 4,000 jobs that prefer their own company on 20,000 nodes few ever
+    wait, and the arrays of all took 500 MiB (2026-11-28).
+    """
+
+    __slots__ = ("_amounts", "_few", "_nodes", "number", "selectors")
 
     def __init__(self, nodes: int, selectors: _Selectors) -> None:
-        self.amounts: IntArray = np.zeros(nodes, dtype=np.int64)
+        self._nodes = nodes
+        self._few: dict[int, int] = {}
+        self._amounts: IntArray | None = None
         self.number = 0
         self.selectors = selectors
 
+    @property
+    def amounts(self) -> IntArray:
+        """(N,)"""
+        if self._amounts is None:
+            self._amounts = np.zeros(self._nodes, dtype=np.int64)
+            self._amounts[list(self._few)] = list(self._few.values())
+            self._few = {}
+        return self._amounts
+
     def add(self, node: int, amount: int) -> None:
-        """Add ``amount`` at ``node``; ``number`` is the sum."""
-        self.amounts[node] += amount
+        """Add ``amount`` at ``node``."""
+        if self._amounts is None:
+            self._few[node] = self._few.get(node, 0) + amount
+        else:
+            self._amounts[node] += amount
         self.number += amount
 
 
