@@ -1,6 +1,7 @@
 """The judge of plans: all rules, in one order."""
 
 from collections.abc import Iterator, Sequence
+from functools import partial
 
 from kai_solver.check.accounts import QueueTree, grow_tree, ledger_after, ledger_before
 from kai_solver.check.allowance import judge_allowances
@@ -11,7 +12,7 @@ from kai_solver.check.devices import judge_devices
 from kai_solver.check.disruption import judge_delay, judge_moves, judge_order
 from kai_solver.check.domains import judge_topology
 from kai_solver.check.drains import judge_drains
-from kai_solver.check.entitlement import judge_entitlement
+from kai_solver.check.entitlement import judge_entitlement, reclaims_hold
 from kai_solver.check.form import judge_form
 from kai_solver.check.gangs import judge_gangs
 from kai_solver.check.gpurows import judge_rows
@@ -74,10 +75,11 @@ def _judge(scene: Scene, tree: QueueTree, actions: Sequence[Action]) -> Iterator
     yield from rights
     yield from judge_delay(scene)
     yield from judge_units(scene)
-    yield from judge_needless(scene, tree, end, after)
+    shares = fair_shares(scene, before)
+    yield from judge_needless(scene, tree, end, after, partial(reclaims_hold, scene, tree, before, shares))
     if not rights:
         yield from judge_priority(scene, tree, book)
-        yield from judge_entitlement(scene, tree, book, before, fair_shares(scene, before))
+        yield from judge_entitlement(scene, tree, book, before, shares)
     yield from judge_stale(scene, actions)
     yield from judge_budgets(scene)
     yield from judge_ranks(scene)

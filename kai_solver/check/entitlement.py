@@ -4,8 +4,8 @@ Source: docs/kai-behaviour.md#reclaim; KAI: ``plugins/proportion/reclaimable``.
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 
 from kai_solver.check.accounts import (
     RESOURCES,
@@ -19,7 +19,7 @@ from kai_solver.check.accounts import (
     smallest_devices,
     total,
 )
-from kai_solver.check.scene import Scene
+from kai_solver.check.scene import Scene, set_scene
 from kai_solver.check.victims import EVICTING, VictimBook, VictimGroup, judge_runtime
 from kai_solver.check.violation import Violation
 from kai_solver.domain import Action, Bind, Eviction, Gang, Move
@@ -293,6 +293,15 @@ def _is_above(amount: Amount, cap: Amount) -> bool:
 
 def _words(resources: list[int]) -> str:
     return ", ".join(QUEUE_RESOURCES[r] for r in resources)
+
+
+def reclaims_hold(
+    scene: Scene, tree: QueueTree, before: Ledger, shares: Shares, staying: Collection[str]
+) -> bool:
+    """Whether every reclaim of the plan is allowed where the pods ``staying`` are not evicted."""
+    kept = tuple(eviction for eviction in scene.plan.evictions if eviction.pod not in staying)
+    fewer = set_scene(scene.snapshot, replace(scene.plan, evictions=kept))
+    return not any(judge_entitlement(fewer, tree, VictimBook(fewer), before, shares))
 
 
 def judge_entitlement(

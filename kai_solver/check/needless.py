@@ -1,6 +1,6 @@
 """Rule ``units``, second half: no pod is disturbed that could stay where it is."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 
@@ -120,8 +120,14 @@ def _is_decided_by_room(scene: Scene) -> bool:
     return not any(scene.pods[entry.pod].constraints.binds_pods for entry in entries)
 
 
-def judge_needless(scene: Scene, tree: QueueTree, end: Load, after: Ledger) -> Iterator[Violation]:
-    """The plan without a victim must fail: here, no unit of it could stay in the final state as it is."""
+def judge_needless(
+    scene: Scene, tree: QueueTree, end: Load, after: Ledger, reclaims_hold: Callable[[Collection[str]], bool]
+) -> Iterator[Violation]:
+    """The plan without a victim must fail: here, no unit of it could stay in the final state as it is.
+
+    ``reclaims_hold``: whether all reclaims of the plan are allowed where these pods stay. One may be allowed only
+    because its own queue lost work to others.
+    """
     if not (scene.plan.moves or scene.plan.evictions) or not _is_decided_by_room(scene):
         return
     room, changed = Room(scene, tree, end, after), [change.gang for change in scene.changes.values()]
@@ -130,7 +136,8 @@ def judge_needless(scene: Scene, tree: QueueTree, end: Load, after: Ledger) -> I
         if change.gang.key in excused:
             continue
         lost = {eviction.pod for eviction in change.evictions if eviction.reason not in FOR_NO_GANG}
-        if lost and (text := _spared(scene, change, room.keepers(change, lost), lost)):
+        keepers = room.keepers(change, lost) if lost else []
+        if (text := _spared(scene, change, keepers, lost)) and reclaims_hold(keepers):
             yield Violation("needless", change.gang.key, f"gang {change.gang.key}: needless eviction, {text}")
         moved = {move.pod: move.target for move in change.moves if move.cause == "room"}
         # A gang that also gets pods may have to move to have them all in one domain.

@@ -211,3 +211,16 @@ def seats_by_memory(pods: int) -> Plan:
 def test_rights_are_asked_for_requests_by_memory_as_on_the_smallest_devices(pods: int, rules: list[str]) -> None:
     """0.75 of a small device each: one stays within the share of two GPUs, two do not, whatever they take at last."""
     assert broken(by_memory(pods), seats_by_memory(pods)) == rules
+
+
+@pytest.mark.parametrize("both", [False, True])
+def test_a_victim_without_which_its_own_queue_could_not_reclaim_is_not_needless(*, both: bool) -> None:
+    """Queue a reclaims from b, and so b may reclaim from c. There is room for all that b had, too."""
+    ran = [a_gang("v", queue="b", gpus=4, on="large"), *(a_gang(name, queue="c", gpus=2, on="s") for name in "yz")]
+    came = [a_gang("first", queue="a", gpus=2), a_gang("second", queue="b", gpus=2)]
+    queues = tuple(a_queue(name, quota=2, weight=0.0) for name in "abc")
+    here = snapshot([a_node(name, 4) for name in ("large", "s", "t")], [*ran, *came], queues=queues)
+    binds = (reclaim(0, 1, name="first", target="t"), reclaim(2, 3, name="second", target="s"))
+    evictions = (evict("v", 0, "large", "first"), evict("z", 0, "s", "second"))
+    count = 1 + both
+    assert broken(here, plan(*binds[:count], evictions=evictions[:count])) == ([] if both else ["needless"])

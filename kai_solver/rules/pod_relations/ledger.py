@@ -104,10 +104,8 @@ class PodRelations(Ledger):
 
     def holds(self) -> bool:
         """Whether every pod that was given a place could be there beside all others."""
-        if not self._ruled:
-            return True
-        placed = ((pod, place.node) for pod, place in self._places.items() if pod in self._ruled)
-        return all(self._later.agrees(self._problem.pods[pod], node) for pod, node in placed)
+        placed = self._ruled & self._places.keys()
+        return all(self._later.agrees(self._problem.pods[pod], self._places[pod].node) for pod in placed)
 
     def room(self, room: IntArray, shape: int, domain_of: IntArray, /) -> Iterator[IntArray]:
         """Only nodes have room where ``shape`` conflicts with no pod by anti-affinity."""
