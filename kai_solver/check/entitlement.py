@@ -295,9 +295,7 @@ def _words(resources: list[int]) -> str:
     return ", ".join(QUEUE_RESOURCES[r] for r in resources)
 
 
-def reclaims_hold(
-    scene: Scene, tree: QueueTree, before: Ledger, shares: Shares, staying: Collection[str]
-) -> bool:
+def reclaims_hold(scene: Scene, tree: QueueTree, before: Ledger, shares: Shares, staying: Collection[str]) -> bool:
     """Whether every reclaim of the plan is allowed where the pods ``staying`` are not evicted."""
     kept = tuple(eviction for eviction in scene.plan.evictions if eviction.pod not in staying)
     fewer = set_scene(scene.snapshot, replace(scene.plan, evictions=kept))
