@@ -126,13 +126,13 @@ class _Summary:
         groups = self._by_subject(binds, lambda bind: (bind.action.value, bind.nominated))
         rows = [
             (
-                who,
+                subject,
                 str(len(identical)),
                 places(identical),
                 action,
                 "when capacity there is released" if nominated else "now",
             )
-            for (who, (action, nominated)), identical in self._cut(groups.items())
+            for (subject, (action, nominated)), identical in self._cut(groups.items())
         ]
         self._console.print(table(("gang", "pods", "where", "by", "when"), rows, right=("pods",)))
         self._rest(groups.values(), "pod")
@@ -146,12 +146,12 @@ class _Summary:
         groups = self._by_subject(moves, lambda m: (m.cause, "" if long else helped(m.helps, self._names)))
         rows = [
             (
-                who,
+                subject,
                 str(len(identical)),
                 arrows([(m.source, landing(m)) for m in identical]),
                 "drain of its node" if cause == "drain" else all_helped((m.helps for m in identical), self._names),
             )
-            for (who, (cause, _)), identical in self._cut(groups.items())
+            for (subject, (cause, _)), identical in self._cut(groups.items())
         ]
         self._console.print(table(("gang", "pods", "from -> to", "for"), rows, right=("pods",)))
         self._rest(groups.values(), "pod")
@@ -165,13 +165,13 @@ class _Summary:
         groups = self._by_subject(evictions, lambda e: (e.reason, "" if long else helped(e.helps, self._names)))
         rows = [
             (
-                who,
+                subject,
                 str(len(identical)),
                 nodes_of([e.node for e in identical]),
                 reason,
                 all_helped((e.helps for e in identical), self._names),
             )
-            for (who, (reason, _)), identical in self._cut(groups.items())
+            for (subject, (reason, _)), identical in self._cut(groups.items())
         ]
         self._console.print(table(("gang", "pods", "on", "reason", "for"), rows, right=("pods",)))
         self._rest(groups.values(), "pod")
