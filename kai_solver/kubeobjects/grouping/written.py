@@ -31,7 +31,7 @@ _NOT_COPIED = frozenset(
         names.NUMA_OBSERVED,
     }
 )
-"""What schedulers write on PodGroups and pods, and whoever states it elsewhere could gain by it; and what `kubectl
+"""What schedulers write on PodGroups and pods: users could gain by it if they stated it on workloads. And what `kubectl
 apply` wrote of another object."""
 
 
