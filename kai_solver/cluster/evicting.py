@@ -4,7 +4,8 @@ They go on beside the cycles, for a webhook may take its time: a pod counts as l
 which that is decided, until the answer is there.
 
 First the pod gets the reason (condition ``DisruptionTarget``, as kube-scheduler does it), then it is evicted: no pod
-leaves without a reason. If it stays after all, its condition says that, too.
+leaves without a reason. The Eviction API then writes over it; the event of the pod keeps the reason. If the pod stays
+after all, its condition says that, too.
 """
 
 import contextlib

@@ -236,7 +236,7 @@ class MemoryApi:
         said = {"reason": "EvictionByEvictionAPI", "message": "Eviction API: evicting"}
         condition = {"type": "DisruptionTarget", "status": "True", **said}
         body = {"metadata": {"uid": uid} if uid else {}, "status": {"conditions": [condition]}}
-        self.patch(resources.PODS, namespace, name, body, kind="strategic", subresource="status")
+        MemoryApi.patch(self, resources.PODS, namespace, name, body, kind="strategic", subresource="status")
 
     def _bind(self, namespace: str, name: str, body: Mapping[str, Any]) -> Object:
         """As the registry of pods does: once, never where the pod is being deleted or gated."""

@@ -147,7 +147,7 @@ def is_worth_a_cycle(resource: Resource, before: Mapping[str, Any] | None, after
 
 
 def is_as_expected(expected: Mapping[str, Any], after: Mapping[str, Any]) -> bool:
-    """Whether a pod of which a change was worth a cycle only is where it was expected, or begins to run there.
+    """Whether a pod of which a change was worth a cycle only is where it was expected, begins there, or leaves it.
 
     ``expected``: as it was, with what was done to it laid over. Such a change frees nothing, takes nothing and helps
     no pod that waits: it is only reported, and there is time for that.
@@ -156,7 +156,22 @@ def is_as_expected(expected: Mapping[str, Any], after: Mapping[str, Any]) -> boo
         begins = _phase(expected), _phase(after)
         if not after["spec"].get("nodeName") or not (begins[0] == begins[1] or begins == ("Pending", "Running")):
             return False
-        return _essence(PODS, {**expected, "status": None}) == _essence(PODS, {**after, "status": None})
+        return _expected_of(expected) == _expected_of(after)
+    except Exception:
+        return False  # malformed: the cycle names the object
+
+
+def _expected_of(pod: Mapping[str, Any]) -> object:
+    """What of a pod can be expected: that it is being deleted, and not until when; nothing of its status."""
+    metadata = pod.get("metadata") or {}
+    leaves = bool(metadata.get("deletionTimestamp"))
+    return _essence(PODS, {**pod, "metadata": {**metadata, "deletionTimestamp": leaves}, "status": None})
+
+
+def is_over(before: Mapping[str, Any] | None, after: Mapping[str, Any] | None) -> bool:
+    """Whether a pod is gone that had ended before: its place was free since then."""
+    try:
+        return after is None and before is not None and _phase(before) in ("Succeeded", "Failed")
     except Exception:
         return False  # malformed: the cycle names the object
 

@@ -18,7 +18,7 @@ from kai_solver.cluster.binding import Binder, GangBound
 from kai_solver.cluster.evicting import Departed, Departure, Evictor
 from kai_solver.cluster.promises import Promises
 from kai_solver.cluster.resources import NODES, POD_GROUPS, PODS, Resource
-from kai_solver.cluster.store import Store, is_as_expected, is_worth_a_cycle
+from kai_solver.cluster.store import Store, is_as_expected, is_over, is_worth_a_cycle
 from kai_solver.cluster.view import View
 from kai_solver.controller.apart import Apart
 from kai_solver.controller.freshness import still_holding
@@ -121,7 +121,8 @@ class Pace:
 class News:
     """Whether something happened that is worth a cycle; a listener of the store.
 
-    In a burst each pod that we bind comes back twice, bound and running: that is what the last cycle counted with.
+    In a burst each pod that we bind comes back twice, bound and running: that is what the last cycle counted with. So
+    does each pod that we evict, being deleted; and one that has ended is gone later without freeing anything.
 
     Parameters
     ----------
@@ -145,12 +146,16 @@ class News:
         """Note a change."""
         if not is_worth_a_cycle(resource, before, after):
             return
-        if _is_known(resource, before, after) or (
-            resource == PODS and before and after and is_as_expected(self._expected(before), after)
-        ):
+        if _is_known(resource, before, after) or (resource == PODS and self._is_expected(before, after)):
             self.late_since_s = min(self.late_since_s, self._monotonic())
         else:
             self._event.set()
+
+    def _is_expected(self, before: Object | None, after: Object | None) -> bool:
+        """Whether the last cycle counted with this change of a pod."""
+        if before and after:
+            return is_as_expected(self._expected(before), after)
+        return is_over(before, after)
 
     def notify(self) -> None:
         """There is news of another kind."""

@@ -5,20 +5,25 @@ from collections.abc import Mapping
 from kai_solver.errors import InputError, shown
 from kai_solver.kubeobjects import names
 from kai_solver.kubeobjects.notices import Notices
-from kai_solver.kubeobjects.raw import parse_time_s
+from kai_solver.kubeobjects.raw import FIRST_S, parse_time_s
 from kai_solver.units import parse_duration_s
 
 
 def read_drain_at_s(annotations: Mapping[str, str], name: str, notices: Notices) -> float | None:
-    """Epoch seconds at which node ``name`` is drained, None: never; an invalid time is reported and not used."""
+    """Epoch seconds at which node ``name`` is drained, None: never; an invalid time is reported and not used.
+
+    Programs in Go write the first second of year 1 where no time is set: it must not empty a node.
+    """
     value = annotations.get(names.OWN_DRAIN_AT)
     if value is None:
         return None
     found = parse_time_s(value)
-    if found is None:
-        cure = "Write a time such as 2026-01-31T12:00:00Z"
-        notices.warn(name, f"{names.OWN_DRAIN_AT} {shown(value)} is not honoured. {cure}")
-    return found
+    if found is not None and found > FIRST_S:
+        return found
+    why = "" if found is None else ": programs write it where no time is set"
+    cure = "Write a time such as 2026-01-31T12:00:00Z"
+    notices.warn(name, f"{names.OWN_DRAIN_AT} {shown(value)} is not honoured{why}. {cure}")
+    return None
 
 
 def read_run_time_s(annotations: Mapping[str, str], name: str, notices: Notices) -> float | None:

@@ -229,6 +229,10 @@ class PodReader:
         lacking = (*lacking, *refused, *shares)
         return replace(constraints, blocked=(*constraints.blocked, *lacking)) if lacking else constraints
 
+    def is_still(self, pod: RawPod) -> bool:
+        """Whether the state of a pod whose object is the same is what it was: one that is deleted may hang by now."""
+        return not pod.raw.get("metadata.deletionTimestamp") or self._status(pod.raw, None) is pod.status
+
     def read_again(self, pod: RawPod, raw: Raw) -> RawPod:
         """The pod after a change of its state and node alone; no request to bind it is open.
 
@@ -247,6 +251,7 @@ class PodReader:
             node=(node := _node(raw, status, None)),
             nominated_node=_nominated(raw, node),
             zones=self._zones(pod.key, status, pod.annotations, None, pod.uid),
+            started_s=parse_time_s(raw.text("status.startTime")),
         )
 
     def _zones(

@@ -5,7 +5,8 @@ finding it again 3 microseconds. Objects are known by identity: a caller that ke
 place, and hands over the same one while it did not change.
 
 Remembered is only what depends on the object itself and on what `Recall.begin` gets of its surroundings. Pods whose
-reading depends on more (claims of devices, volumes, a deletion's age, a shared device) are read each time.
+reading depends on more (claims of devices, volumes, a shared device) are read each time. Of pods that are being deleted
+the state depends on the time, too, and is looked at each time.
 """
 
 import operator
@@ -137,7 +138,7 @@ class Recall:
     def known(self, value: object, reader: PodReader) -> tuple[str, RawPod] | None:
         """Key and pod of an object that was read before and must still give the same."""
         seen = self._by_object.get(id(value))
-        if seen is None or seen.key in reader.bindings:
+        if seen is None or seen.key in reader.bindings or not reader.is_still(seen.pod):
             return None
         self._fresh[seen.key] = seen
         return seen.key, seen.pod
@@ -259,7 +260,7 @@ def _is_identical(old: Object, new: Mapping[str, Any]) -> bool:
     if not (isinstance(was, dict) and isinstance(now, dict) and isinstance(before, dict) and isinstance(after, dict)):
         return False
     named = ("uid", "labels", "annotations", "creationTimestamp", "ownerReferences")
-    if now.get("deletionTimestamp") or any(was.get(name) != now.get(name) for name in named):
+    if any(was.get(name) != now.get(name) for name in named):
         return False
     if _claimed(old) != _claimed(new):
         return False
@@ -280,7 +281,6 @@ def _stands_alone(pod: RawPod, key: str, reader: PodReader) -> bool:
         or pod.gpu_groups
         or pod.unproven
         or pod.paid_gpu_milli
-        or pod.raw.get("metadata.deletionTimestamp")
         or pod.raw.items("spec.resourceClaims")
         or needs_objects(pod.raw)
         or reader.nodes.paid_gpu_milli(pod.amounts, "", reader.settings.policy)

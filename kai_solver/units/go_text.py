@@ -47,4 +47,4 @@ def go_duration(seconds: float) -> str:
 def rfc3339(epoch_s: float) -> str:
     """A moment in UTC to the second, ``2026-11-21T03:23:15Z``."""
     moment = dt.datetime.fromtimestamp(math.floor(epoch_s), tz=dt.UTC)
-    return moment.strftime("%Y-%m-%dT%H:%M:%SZ")
+    return moment.isoformat().replace("+00:00", "Z")  # years before 1000, too, have four digits

@@ -16,7 +16,7 @@ from kai_solver.cluster.resources import (
     QUEUES,
     Resource,
 )
-from kai_solver.cluster.store import Store, is_as_expected, is_worth_a_cycle
+from kai_solver.cluster.store import Store, is_as_expected, is_over, is_worth_a_cycle
 
 
 def pod(name: str, **more: Any) -> dict[str, Any]:
@@ -117,6 +117,10 @@ def on(node: str, phase: str = "Pending", **more: Any) -> dict[str, Any]:
     return pod("a", spec={"nodeName": node} if node else {}, status={"phase": phase, **more})
 
 
+def leaving(at: int, phase: str = "Running") -> dict[str, Any]:
+    return on("n1", phase) | {"metadata": {"name": "a", "deletionTimestamp": f"2026-01-01T00:00:{at:02}Z"}}
+
+
 @pytest.mark.parametrize(
     ("expected", "after", "is_so"),
     [
@@ -131,14 +135,34 @@ def on(node: str, phase: str = "Pending", **more: Any) -> dict[str, Any]:
         (on("n1", "Running"), on("n1", "Succeeded"), False),
         (on("n1", "Running"), on("n1"), False),
         (on("n1"), on("n1") | {"metadata": {"name": "a", "deletionTimestamp": "2026-01-01T00:00:00Z"}}, False),
+        (leaving(0), leaving(30), True),
+        (leaving(0), leaving(30, "Failed"), False),
+        (leaving(0), on("n1", "Running"), False),
         (on("n1"), on("n1") | {"metadata": {"name": "a", "labels": {"app": "other"}}}, False),
         (on("n1"), pod("a", spec={"nodeName": "n1", "priority": 7}), False),
         (on("n1"), {"metadata": {"name": "a"}, "spec": 3}, False),
         ({"metadata": 7}, on("n1"), False),
     ],
 )
-def test_a_pod_is_as_expected_where_it_was_bound_to_or_begins_there(expected: Any, after: Any, is_so: bool) -> None:
+def test_a_pod_is_as_expected_where_it_was_bound_to_or_begins_there_or_leaves(
+    expected: Any, after: Any, is_so: bool
+) -> None:
     assert is_as_expected(expected, after) is is_so
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "is_so"),
+    [
+        (on("n1", "Failed"), None, True),
+        (on("n1", "Succeeded"), None, True),
+        (on("n1", "Running"), None, False),
+        (on("n1", "Failed"), on("n1", "Failed"), False),
+        (None, on("n1", "Failed"), False),
+        ({"status": 3}, None, False),
+    ],
+)
+def test_a_pod_that_had_ended_frees_nothing_when_it_is_gone(before: Any, after: Any, is_so: bool) -> None:
+    assert is_over(before, after) is is_so
 
 
 def test_how_far_an_owner_is_is_no_news_and_what_it_asks_for_is() -> None:

@@ -188,11 +188,8 @@ def victims(world: World) -> None:
 
 def test_victim_and_preemptor_are_told_of_each_other_why_and_by_which_rule(world: World) -> None:
     victims(world)
-    told = world.round()
-    assert told[0] == "patch pods/status taken-0", "victims first"
-    condition = world.condition("taken-0", "DisruptionTarget")
-    assert condition["reason"] == "PreemptionByScheduler"
-    assert condition["message"].startswith("reclaim: Pod n/taken-0 was preempted by workload n/entitled.")
+    world.round()
+    assert world.events("taken-0")["Evict"].startswith("Pod n/taken-0 was preempted by workload n/entitled.")
     assert world.events("taken")["Evict"] == world.events("taken-0")["Evict"]
     (event,) = [
         e for e in world.api.page(EVENTS).items if e["involvedObject"]["name"] == "taken" and e["reason"] == "Evict"
@@ -205,6 +202,53 @@ def test_victim_and_preemptor_are_told_of_each_other_why_and_by_which_rule(world
     }
     assert world.events("entitled")["Preempting"] == "reclaim: makes room by evicting n/taken-0"
     assert "kai.scheduler/last-eviction-timestamp" in world.get(POD_GROUPS, "taken")["metadata"]["annotations"]
+
+
+def test_the_condition_of_a_victim_is_written_once_before_its_eviction(world: World) -> None:
+    victims(world)
+    world.api.notes.clear()
+    world.cycle()
+    acted = [note for note in world.api.notes if "taken-0" in note]
+    assert acted == ["patch pods/status taken-0", "create pods/eviction taken-0"]
+    told = world.told() + world.round()
+    assert not [note for note in told if note.startswith("patch pods/status taken-0")]
+    assert world.condition("taken-0", "DisruptionTarget")["reason"] == "EvictionByEvictionAPI", "by the API server"
+
+
+def test_sums_of_a_pod_group_that_goes_with_its_pod_are_not_written(world: World) -> None:
+    world.node("a")
+    world.queue("rich", quota=0)
+    world.queue("poor", quota=8)
+    for name in ("plain-0", "plain-1"):
+        world.pod(name, gpus=4, queue="rich")
+    world.gang("entitled", 1, queue="poor")
+    world.api.delete(PODS, "n", "entitled-0", grace_s=0)
+    told = [*world.round(), *world.round()]
+    assert sum(note.startswith("patch podgroups/status pg-plain") for note in told) == 2
+    for name in ("plain-0", "plain-1"):
+        world.run(name)
+    world.pod("entitled-1", gpus=8, queue="poor", group="entitled")
+    told = world.round()
+    assert world.events("plain-0")["Evict"]
+    for name in ("plain-0", "plain-1"):
+        world.api.patch(PODS, "n", name, {"status": {"phase": "Failed"}}, subresource="status")
+    world.now += 100.0
+    told += world.round()
+    assert not [note for note in told if note.startswith("patch podgroups/status pg-plain")]
+
+
+def test_sums_of_a_plain_pod_that_ended_and_stays_are_written(world: World) -> None:
+    world.node("a")
+    world.pod("plain")
+    world.round()
+    world.round()
+    (group,) = world.api.page(POD_GROUPS).items
+    assert group["status"]["resourcesStatus"]["allocated"]
+    world.api.patch(PODS, "n", "plain", {"status": {"phase": "Succeeded"}}, subresource="status")
+    world.now += 100.0
+    world.round()
+    (group,) = world.api.page(POD_GROUPS).items
+    assert not group["status"]["resourcesStatus"]["allocated"]
 
 
 def test_a_plain_pod_hears_for_its_own_part_what_makes_room(world: World) -> None:

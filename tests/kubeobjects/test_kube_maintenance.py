@@ -33,6 +33,14 @@ def test_a_time_that_is_none_is_told_and_not_used(build: Any, text: str) -> None
     assert [said for said in build.texts(found) if "drain-at" in said and "is not honoured. Write a time" in said]
 
 
+@pytest.mark.parametrize("text", ["0001-01-01T00:00:00Z", "0001-01-01T00:00:00.000Z", "0001-01-01T01:00:00+01:00"])
+def test_the_time_of_programs_that_set_none_drains_no_node(build: Any, text: str) -> None:
+    found = build.read(build.queue("q"), a_node(build, text))
+    assert [node.drain_at_s for node in found.nodes] == [None]
+    (said,) = [said for said in build.texts(found) if "drain-at" in said]
+    assert f"'{text}' is not honoured: programs write it where no time is set. Write a time such as" in said
+
+
 @pytest.mark.parametrize(
     ("text", "deadline", "run_time_s"),
     [("", None, None), ("2h", None, 7200.0), ("", 600, 600.0), ("2h", 600, 600.0), ("90s", 600, 90.0)],

@@ -62,6 +62,59 @@ def test_a_pod_group_has_the_labels_of_the_top_owner_and_the_user_of_the_pod() -
     assert alone.document["metadata"]["labels"] == {"kai.scheduler/queue": "b"}
 
 
+def with_annotations(value: Object, annotations: dict[str, str]) -> Object:
+    return {**value, "metadata": {**value["metadata"], "annotations": annotations}}
+
+
+def job_with(annotations: dict[str, str]) -> Object:
+    metadata = {"namespace": "n", "name": "j", "uid": "uid-j"}
+    return with_annotations({"apiVersion": "batch/v1", "kind": "Job", "metadata": metadata}, annotations)
+
+
+def annotations_of(group: OwnGroup) -> dict[str, str]:
+    """Without those that every PodGroup of ours has."""
+    found: dict[str, str] = dict(group.document["metadata"]["annotations"])
+    assert found.pop("kai-solver/created")
+    found.pop("kai.scheduler/top-owner-metadata", None)
+    return found
+
+
+def test_a_pod_group_has_the_annotations_of_the_top_owner_and_the_user_of_the_pod() -> None:
+    stated = {"team": "red", "kai.scheduler/topology": "racks", "example.com/note": ""}
+    member = with_annotations(pod("p", owned("Job", "j", "batch/v1")), {"user": "me", "team": "blue", "colour": "red"})
+    (group,) = written(member, other=(job_with(stated),)).values()
+    assert annotations_of(group) == {**stated, "user": "me"}
+    (group,) = written(member, other=(job_with({"user": "the owner's"}),)).values()
+    assert annotations_of(group) == {"user": "the owner's"}
+    (alone,) = written(with_annotations(pod("a"), {"team": "blue", "pod-group-name": ""})).values()
+    assert annotations_of(alone) == {"team": "blue"}
+
+
+def test_what_schedulers_write_on_pod_groups_is_not_taken_over_from_workloads() -> None:
+    """A user who states it on a Job would seem to be a newcomer for ever, or to have been set aside."""
+    stated = dict.fromkeys(
+        (
+            "kai.scheduler/last-start-timestamp",
+            "kai.scheduler/last-eviction-timestamp",
+            "kai.scheduler/stale-podgroup-timestamp",
+            "kubectl.kubernetes.io/last-applied-configuration",
+            "kai-solver/set-aside",
+            "kai-solver/created",
+            "users.kai-solver/x",
+        ),
+        "2026-01-01T00:00:00Z",
+    )
+    (group,) = written(pod("p", owned("Job", "j", "batch/v1")), other=(job_with({**stated, "team": "red"}),)).values()
+    assert annotations_of(group) == {"team": "red"}
+    assert group.document["metadata"]["annotations"]["kai-solver/created"] == "2026-01-01T00:00:00Z"
+
+
+def test_of_annotations_that_no_object_can_have_beside_ours_the_longest_are_left_out() -> None:
+    stated = {"long": "x" * 150_000, "longest": "x" * 200_000, "short": "x"}
+    (group,) = written(pod("p", owned("Job", "j", "batch/v1")), other=(job_with(stated),)).values()
+    assert sorted(annotations_of(group)) == ["long", "short"]
+
+
 def test_replicas_of_a_deployment_have_one_each_that_goes_with_its_pod() -> None:
     replica_set = owned("ReplicaSet", "d-abc")
     found = written(

@@ -78,9 +78,9 @@ class World:
         }
         self.made = 0
 
-    def snapshot(self, recall: Recall | None) -> Snapshot:
+    def snapshot(self, recall: Recall | None, now_s: float = NOW_S) -> Snapshot:
         objects = replace(RawObjects(), **{kind: tuple(found.values()) for kind, found in self.kinds.items()})  # type: ignore[arg-type]
-        return snapshot_from_objects(objects, now_s=NOW_S, recall=recall)
+        return snapshot_from_objects(objects, now_s=now_s, recall=recall)
 
     def change(self, kind: str, name: str, edit: Callable[[Object], object]) -> None:
         if name in self.kinds[kind]:
@@ -128,6 +128,9 @@ EDITS: dict[str, Callable[[World, str], object]] = {
     "bind": lambda w, n: w.change("pods", n, lambda p: p["spec"].update(nodeName="n1")),
     "run": lambda w, n: w.change(
         "pods", n, lambda p: (p["spec"].update(nodeName="n2"), p.update(status={"phase": "Running"}))
+    ),
+    "start": lambda w, n: w.change(
+        "pods", n, lambda p: p.update(status={"phase": "Running", "startTime": "2026-01-01T00:00:00Z"})
     ),
     "finish": lambda w, n: w.change("pods", n, lambda p: p.update(status={"phase": "Succeeded"})),
     "nonsense": lambda w, n: w.change("pods", n, lambda p: p.update(status={"phase": "Dancing"})),
@@ -205,6 +208,26 @@ def test_what_did_not_change_is_the_very_same_object() -> None:
     assert after["ns/plain"] is before["ns/plain"]
     assert after["ns/j1"] is before["ns/j1"]
     assert after["ns/j0"].node == "n2"
+
+
+@pytest.mark.parametrize("edit", ["run", "start", "end"])
+def test_what_changes_while_a_pod_lives_is_read_again(edit: str) -> None:
+    world, recall = World(), Recall()
+    world.snapshot(recall)
+    for change in ("bind", edit):
+        EDITS[change](world, "plain")
+        assert world.snapshot(recall) == world.snapshot(None)
+
+
+def test_a_pod_that_is_being_deleted_is_the_very_same_object_until_it_hangs() -> None:
+    world, recall = World(), Recall()
+    for edit in ("run", "end"):
+        EDITS[edit](world, "j0")
+    deleted_s = 1_767_225_600.0  # 2026-01-01T00:00:00Z
+    read = [world.snapshot(recall, deleted_s + later_s) for later_s in (0.0, 1.0, 100.0, 1000.0)]
+    found = [next(p for gang in one.gangs for p in gang.pods if p.name == "j0") for one in read]
+    assert [pod.status.name for pod in found] == ["RELEASING", "RELEASING", "RELEASING", "STUCK_IN_RELEASING"]
+    assert found[0] is found[1] is found[2]
 
 
 def test_what_is_gone_is_forgotten() -> None:

@@ -47,6 +47,14 @@ def test_what_may_start_before_a_drain(
         assert "1 node(s) were to be drained at 2023-11-" in pending.message
 
 
+def test_a_drain_of_long_ago_is_told_by_its_own_year() -> None:
+    """And not as 1970."""
+    found = a_cluster(a_gang("g", "1h"), drains=(HOUR_S,))
+    long_ago = tuple(replace(node, drain_at_s=-62_104_060_800.0) for node in found.nodes)
+    (pending,) = plan_of(replace(found, nodes=long_ago), "greedy-only").pending
+    assert "1 node(s) were to be drained at 0002-01-01T00:00:00Z" in pending.message
+
+
 @pytest.mark.parametrize("model", MODELS)
 def test_pods_of_one_gang_go_where_each_of_them_ends_in_time(model: str) -> None:
     pods = [{"gpus": 2, "runTime": "30m"}, {"gpus": 2, "runTime": "90m"}, {"gpus": 2, "runTime": "5h"}]

@@ -7,7 +7,6 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from kai_solver.cluster.api import Object, meta, version_of
-from kai_solver.cluster.evicting import REASON, TARGET
 from kai_solver.cluster.owner_resolver import has_node
 from kai_solver.cluster.statuses import Change, condition_of
 from kai_solver.kubeobjects.raw import format_time
@@ -47,16 +46,6 @@ def bound_after_all(node: str, now_s: float) -> Change:
             return None
         message = f"Pod bound successfully to node {node}"
         return _with_condition(pod, {"type": "PodBound", "status": "True", "reason": "Bound", "message": message})
-
-    return _stamped(change, now_s)
-
-
-def leaves(message: str, now_s: float) -> Change:
-    """A pod's ``DisruptionTarget``, again: the API server wrote over ours that an eviction was asked for."""
-
-    def change(pod: Object) -> Mapping[str, Any] | None:
-        condition = {"type": TARGET, "status": "True", "reason": REASON}
-        return _with_condition(pod, condition | {"message": message})
 
     return _stamped(change, now_s)
 

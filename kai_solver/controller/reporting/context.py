@@ -28,6 +28,13 @@ class ReportContext:
         """The PodGroup of a gang; None where there is none, as for plain pods."""
         return self.statuses.known(POD_GROUPS, gang)
 
+    def goes_with(self, gang: str, uid: str) -> bool:
+        """Whether the PodGroup of a gang belongs to this pod alone: Kubernetes deletes it after the pod."""
+        group = self.pod_group(gang)
+        owners = meta(group).get("ownerReferences") if group is not None else None
+        found = owners if isinstance(owners, list) else ()
+        return [owner.get("uid") for owner in found if isinstance(owner, dict)] == [uid]
+
     def about_pod(self, key: str) -> About:
         """The pod, as far as it is known."""
         return self.about(PODS, key)

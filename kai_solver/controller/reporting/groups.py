@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from kai_solver.cluster.api import Object
+from kai_solver.cluster.api import Object, meta
 from kai_solver.cluster.resources import POD_GROUPS, PODS
 from kai_solver.cluster.writer import Order
 from kai_solver.controller.loop import Cycle
@@ -139,9 +139,21 @@ class Groups:
             self._write_sums(snapshot, gang)
 
     def _write_sums(self, snapshot: Snapshot, gang: Gang) -> None:
-        if self.sums:
+        """Nothing where the PodGroup goes with its pod: a reclaim of many plain pods would wait for such sums."""
+        if self.sums and self._goes(gang):
+            self.context.statuses.cancel(POD_GROUPS, gang.key, "sums")
+        elif self.sums:
             change = changes.status({"resourcesStatus": sums(gang, snapshot)})
             self.context.statuses.patch(POD_GROUPS, gang.key, change, topic="sums", order=Order.LAST, every_s=SUMS_S)
+
+    def _goes(self, gang: Gang) -> bool:
+        """Whether all there is of a gang is one pod that is being deleted, and the PodGroup is that pod's."""
+        if len(gang.pods) != 1 or gang.pods[0].status.is_alive:
+            return False
+        (pod,) = gang.pods
+        stands = self.context.store.get(PODS, pod.key)
+        is_deleted = pod.status is PodStatus.RELEASING or stands is None or bool(meta(stands).get("deletionTimestamp"))
+        return is_deleted and self.context.goes_with(gang.key, pod.order[2])
 
     def _stale(self, snapshot: Snapshot, gang: Gang) -> None:
         """Since when the gang runs below its minimum; no word of it where it does not."""

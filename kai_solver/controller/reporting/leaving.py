@@ -3,7 +3,6 @@
 from collections import defaultdict
 from dataclasses import dataclass, field
 
-from kai_solver.cluster.api import meta
 from kai_solver.cluster.evicting import Departure
 from kai_solver.cluster.resources import POD_GROUPS, PODS
 from kai_solver.cluster.writer import Order
@@ -21,7 +20,11 @@ _NAMED = 5
 
 @dataclass(slots=True)
 class Leaving:
-    """Reports victims, the workloads that get their places, and promises."""
+    """Reports victims, the workloads that get their places, and promises.
+
+    The condition of a victim is not written here: the evictor wrote it before the eviction. The Eviction API writes
+    over it. To write it again costs the API server as much as the eviction, and each kubelet reads its pod once more.
+    """
 
     context: ReportContext
     _promised: dict[str, str] = field(default_factory=dict)
@@ -47,22 +50,11 @@ class Leaving:
         self._helped(evicted.snapshot, list(done.values()))
 
     def _victim(self, departure: Departure, event: Event) -> None:
-        now_s, statuses = self.context.clock(), self.context.statuses
-        change = changes.leaves(departure.cause, now_s)
-        statuses.patch(
-            PODS, departure.key, change, topic="leaving", uid=departure.uid, kind="strategic", order=Order.NOW
-        )
-        if not self._ends_with(departure):
-            since = changes.annotated(names.LAST_EVICTION, format_time(int(now_s)))
-            statuses.patch(POD_GROUPS, departure.gang, since, topic="last-eviction", subresource="")
+        if not (departure.uid and self.context.goes_with(departure.gang, departure.uid)):
+            since = changes.annotated(names.LAST_EVICTION, format_time(int(self.context.clock())))
+            self.context.statuses.patch(POD_GROUPS, departure.gang, since, topic="last-eviction", subresource="")
         self.context.event(event, order=Order.SOON)
         self.context.event(Event("Pod", departure.key, event.type, event.reason, event.message, event.annotations))
-
-    def _ends_with(self, departure: Departure) -> bool:
-        """Whether the PodGroup belongs to the pod alone, and goes with it."""
-        group = self.context.pod_group(departure.gang)
-        owners = meta(group).get("ownerReferences") or () if group is not None else ()
-        return bool(departure.uid) and [owner.get("uid") for owner in owners] == [departure.uid]
 
     def _helped(self, snapshot: Snapshot, departures: list[Departure]) -> None:
         """An event on the workloads that get the places: on their PodGroup, else on the first of their pods."""

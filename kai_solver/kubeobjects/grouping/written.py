@@ -7,11 +7,32 @@ from typing import Any
 from kai_solver.errors import InputError
 from kai_solver.kubeobjects import names
 from kai_solver.kubeobjects.grouping.model import Group, Member
+from kai_solver.kubeobjects.ownsettings import PREFIX
+from kai_solver.kubeobjects.trim import LAST_APPLIED
 
 _MANAGED = ("minMember", "minSubGroup", "subGroups", "priorityClassName", "preemptibility", "topologyConstraint")
 """What follows the workload. All else of a spec is left as it stands, as KAI leaves it: the queue, above all (1.7)."""
 
 _MOST_OWNERS = 20
+
+_MOST_COPIED = 200 * 1024
+"""Bytes of annotations that a PodGroup takes over. The API server refuses an object with more than 256 KiB of them."""
+
+_NOT_COPIED = frozenset(
+    {
+        LAST_APPLIED,
+        names.STALE_SINCE,
+        names.LAST_START,
+        names.LAST_EVICTION,
+        names.TOP_OWNER,
+        names.POD_GROUP,
+        names.RECEIVED_TYPE,
+        names.NUMA_PREDICTED,
+        names.NUMA_OBSERVED,
+    }
+)
+"""What schedulers write on PodGroups and pods: users could gain by it if they stated it on workloads. And what `kubectl
+apply` wrote of another object."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +53,7 @@ def own_group(pod_group: Mapping[str, Any], group: Group, members: list[Member])
         return None
     metadata, spec = pod_group["metadata"], pod_group["spec"]
     annotations = {**metadata["annotations"], names.OWN_CREATED: metadata["creationTimestamp"]}
+    annotations = _of_workload(members[0]) | annotations
     top = members[0].top
     if top is not None:
         fields = {"name": top.name, "uid": top.uid, "group": top.group, "kind": top.kind}
@@ -47,6 +69,24 @@ def own_group(pod_group: Mapping[str, Any], group: Group, members: list[Member])
     if not any(spec["topologyConstraint"].values()):
         kept.pop("topologyConstraint", None)
     return OwnGroup({"metadata": written, "spec": kept}, is_plain=top is None and len(members) == 1)
+
+
+def _of_workload(first: Member) -> dict[str, str]:
+    """Annotations of the top owner, as KAI's pod grouper copies them, and the user that the pod names.
+
+    Those of ours are copied where they are heeded (`pod_group_object`). The longest are left out if all are too long.
+    """
+    stated = first.pod.annotations if first.top is None else first.top.annotations
+    user = {names.USER: first.pod.annotations[names.USER]} if names.USER in first.pod.annotations else {}
+    copied: dict[str, str] = {}
+    left = _MOST_COPIED
+    for name, value in sorted((user | stated).items(), key=lambda item: (len(item[1]), item[0])):
+        left -= len(name.encode()) + len(value.encode())
+        if left < 0:
+            break
+        if name not in _NOT_COPIED and PREFIX not in name:
+            copied[name] = value
+    return dict(sorted(copied.items()))
 
 
 def is_own(value: Mapping[str, Any]) -> bool:

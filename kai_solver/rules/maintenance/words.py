@@ -16,8 +16,8 @@ BoolArray = NDArray[np.bool_]
 CURE = "no {name} to be drained"
 _MOST_NAMED = 8
 """Times that are named one by one."""
-_LAST_S = 253_402_300_799.0
-"""End of the year 9999, beyond which no time can be written."""
+_FIRST_S, _LAST_S = -62_135_596_800.0, 253_402_300_799.0
+"""Begin of the year 1, and end of the year 9999: no time before or after can be written."""
 
 
 def node_text(times: DrainTimes, node: int) -> str:
@@ -50,7 +50,7 @@ def element(times: DrainTimes, words: ElementWords) -> Blocker:
 
 
 def _moment(epoch_s: float) -> str:
-    return rfc3339(min(max(float(epoch_s), 0.0), _LAST_S))
+    return rfc3339(min(max(float(epoch_s), _FIRST_S), _LAST_S))
 
 
 def without(snapshot: Snapshot) -> Snapshot:
