@@ -87,6 +87,7 @@ def test_every_figure_of_every_model_makes_p_larger() -> None:
         ({}, {"evicted-work/50": 1.0}, 1),
         ({"evicted-work/50": 1.0}, {"evicted-work/50": 1.0}, 0),
         ({"moved-pods": 4.0, "moved-work": 9.0}, {"moved-pods": 4.0, "moved-work": 10.0}, 1),
+        ({"moved-pods": 4.0}, {"moved-pods": 4.0, "victim-order": 9.0}, 0),  # a stage of the other's model alone
     ],
 )
 def test_plans_are_compared_by_the_stages_in_their_order(
