@@ -135,6 +135,12 @@ class Writer:
         with self._lock:
             self._wishes.pop(key, None)
 
+    def forget(self, key: Key) -> None:
+        """There is nothing to write any more, and no wish with this key will come: forget when it was written, too."""
+        with self._lock:
+            self._wishes.pop(key, None)
+            self._written_s.pop(key, None)
+
     def step(self) -> float | None:
         """Write the next wish; seconds to pause before the next one, None where none is due."""
         if not self.fence():
