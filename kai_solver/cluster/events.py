@@ -5,14 +5,16 @@ An event's name follows from its object and its text, so that a new process find
 
 import hashlib
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 from kai_solver.cluster.api import Api, ApiError
 from kai_solver.cluster.resources import EVENTS, Resource
 from kai_solver.cluster.writer import REMEMBERED_S, Key, Order, Wish, Writer
 from kai_solver.kubeobjects.raw import format_time
+
+Known = TypeVar("Known", bound=Hashable)
 
 AGAIN_S = REMEMBERED_S
 """Seconds between two writes of the same event, however often it is repeated. It is remembered for as long."""
@@ -140,9 +142,8 @@ class Events:
         The API server has them: where such an event comes again, its count is asked for.
         """
         since_s = self.clock() - AGAIN_S
-        for kept in (self._tallies, self._latest):
-            while len(kept) > _REMEMBERED or next(iter(kept.values())).last_s < since_s:
-                del kept[next(iter(kept))]
+        _drop(self._tallies, since_s)
+        _drop(self._latest, since_s)
 
     def _body(
         self, about: About, severity: str, reason: str, message: str, annotations: Mapping[str, str]
@@ -203,3 +204,8 @@ class Events:
 def _key(about: About, reason: str, *event: str) -> Key:
     """Of wishes about one object and reason, or about one event of these."""
     return (EVENTS.name, about.resource.kind, about.namespace, about.name, about.uid, reason, *event)
+
+
+def _drop(kept: dict[Known, _Tally], since_s: float) -> None:
+    while len(kept) > _REMEMBERED or next(iter(kept.values())).last_s < since_s:
+        del kept[next(iter(kept))]
