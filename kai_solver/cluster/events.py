@@ -116,7 +116,7 @@ class Events:
         return tally
 
     def tidy(self) -> None:
-        """Forget events that the API server has, about objects that are gone; to be called repeatedly.
+        """Forget events about objects that are gone, but for those that are still to be made; to be called repeatedly.
 
         They do not come again, and how often they were repeated lately is not written any more. Otherwise the events of
         ten minutes are remembered: 7,000 where 45 gangs come and go in a minute (28 November 2026).
@@ -125,16 +125,20 @@ class Events:
         if now_s < self._tidy_s:
             return
         self._tidy_s = now_s + GONE_S
-        written = [one for one, tally in self._tallies.items() if tally.is_there and tally.last_s <= now_s - GONE_S]
-        gone = {about for about in {one[0] for one in written} if not self.is_there(about)}
-        for identity in written:
-            about, reason, _ = identity
-            if about in gone:
-                tally = self._tallies.pop(identity)
-                self.writer.forget(_key(about, reason, tally.name))
-                if self._latest.get((about, reason)) is tally:
+        old = [(*identity, tally) for identity, tally in self._tallies.items() if tally.last_s <= now_s - GONE_S]
+        gone = {about for about in {entry[0] for entry in old} if not self.is_there(about)}
+        for about, reason, message, tally in old:
+            if about not in gone:
+                continue
+            keys = [_key(about, reason, tally.name)]
+            if self._latest.get((about, reason)) is tally:
+                keys.append(_key(about, reason))
+            if tally.is_there or not any(map(self.writer.waits, keys)):
+                del self._tallies[about, reason, message]
+                if len(keys) > 1:
                     del self._latest[about, reason]
-                    self.writer.forget(_key(about, reason))
+                for key in keys:
+                    self.writer.forget(key)
 
     def _forget(self) -> None:
         """Forget events that were not repeated for long, and the oldest of too many; the oldest are first.

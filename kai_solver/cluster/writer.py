@@ -130,6 +130,10 @@ class Writer:
             if known is None or wish.order < known.order:
                 self._queue(wish)
 
+    def waits(self, key: Key) -> bool:
+        """Whether a wish with this key is still to be written."""
+        return key in self._wishes
+
     def cancel(self, key: Key) -> None:
         """There is nothing to write any more."""
         with self._lock:
