@@ -5,14 +5,16 @@ An event's name follows from its object and its text, so that a new process find
 
 import hashlib
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 from kai_solver.cluster.api import Api, ApiError
 from kai_solver.cluster.resources import EVENTS, Resource
-from kai_solver.cluster.writer import REMEMBERED_S, Order, Wish, Writer
+from kai_solver.cluster.writer import REMEMBERED_S, Key, Order, Wish, Writer
 from kai_solver.kubeobjects.raw import format_time
+
+Known = TypeVar("Known", bound=Hashable)
 
 AGAIN_S = REMEMBERED_S
 """Seconds between two writes of the same event, however often it is repeated. It is remembered for as long."""
@@ -22,6 +24,9 @@ CHANGED_S = 60.0
 
 LONGEST = 1024
 """Characters of a message that an API server takes."""
+
+GONE_S = 30.0
+"""How long an event about an object that is gone is remembered at least; and seconds between two looks for such."""
 
 _REMEMBERED = 20_000
 
@@ -49,14 +54,26 @@ class _Tally:
 
 @dataclass(slots=True)
 class Events:
-    """Reports events, from one thread; several may write them. ``component``: their reporting component."""
+    """Reports events, from one thread; several may write them.
+
+    Attributes
+    ----------
+    component
+        Their reporting component.
+    is_there
+        Whether an object is there, as far as is known.
+    """
 
     api: Api
     writer: Writer
     component: str
     clock: Callable[[], float] = time.time
-    _tallies: dict[tuple[str, ...], _Tally] = field(default_factory=dict)
-    _latest: dict[tuple[str, ...], _Tally] = field(default_factory=dict)
+    is_there: Callable[[About], bool] = lambda _: True
+    _tallies: dict[tuple[About, str, str], _Tally] = field(default_factory=dict)
+    """By object, reason and message."""
+    _latest: dict[tuple[About, str], _Tally] = field(default_factory=dict)
+    """By object and reason."""
+    _tidy_s: float = float("-inf")
 
     def report(
         self,
@@ -78,26 +95,50 @@ class Events:
         """
         message = message if len(message) <= LONGEST else f"{message[: LONGEST - 3]}..."
         tally = self._count(about, reason, message)
-        subject = (about.resource.kind, about.namespace, about.name, about.uid, reason)
-        is_same = self._latest.get(subject) is tally
-        self._latest.pop(subject, None)
-        self._latest[subject] = tally
+        is_same = self._latest.pop((about, reason), None) is tally
+        self._latest[about, reason] = tally
         self._forget()
         body = self._body(about, severity, reason, message, annotations or {})
-        key = (EVENTS.name, *subject) if state else (EVENTS.name, *subject, tally.name)
+        key = _key(about, reason) if state else _key(about, reason, tally.name)
         every_s = AGAIN_S if is_same or not state else CHANGED_S
         self.writer.wish(Wish(key, lambda: self._write(tally, body), order, every_s))
 
     def _count(self, about: About, reason: str, message: str) -> _Tally:
-        identity = (about.resource.kind, about.namespace, about.name, about.uid, reason, message)
+        identity = (about, reason, message)
         tally = self._tallies.pop(identity, None)
         if tally is None:
-            digest = hashlib.sha256("\0".join(identity).encode(errors="replace")).hexdigest()[:16]
+            parts = (about.resource.kind, about.namespace, about.name, about.uid, reason, message)
+            digest = hashlib.sha256("\0".join(parts).encode(errors="replace")).hexdigest()[:16]
             tally = _Tally(f"{about.name[:230]}.{digest}", first_s=self.clock())
         self._tallies[identity] = tally
         tally.count += 1
         tally.last_s = self.clock()
         return tally
+
+    def tidy(self) -> None:
+        """Forget events about objects that are gone, but for those that are still to be made; to be called repeatedly.
+
+        They do not come again, and how often they were repeated lately is not written any more. Otherwise the events of
+        ten minutes are remembered: 7,000 where 45 gangs come and go in a minute (28 November 2026).
+        """
+        now_s = self.clock()
+        if now_s < self._tidy_s:
+            return
+        self._tidy_s = now_s + GONE_S
+        old = [(*identity, tally) for identity, tally in self._tallies.items() if tally.last_s <= now_s - GONE_S]
+        gone = {about for about in {entry[0] for entry in old} if not self.is_there(about)}
+        for about, reason, message, tally in old:
+            if about not in gone:
+                continue
+            keys = [_key(about, reason, tally.name)]
+            if self._latest.get((about, reason)) is tally:
+                keys.append(_key(about, reason))
+            if tally.is_there or not any(map(self.writer.waits, keys)):
+                del self._tallies[about, reason, message]
+                if len(keys) > 1:
+                    del self._latest[about, reason]
+                for key in keys:
+                    self.writer.forget(key)
 
     def _forget(self) -> None:
         """Forget events that were not repeated for long, and the oldest of too many; the oldest are first.
@@ -105,9 +146,8 @@ class Events:
         The API server has them: where such an event comes again, its count is asked for.
         """
         since_s = self.clock() - AGAIN_S
-        for kept in (self._tallies, self._latest):
-            while len(kept) > _REMEMBERED or next(iter(kept.values())).last_s < since_s:
-                del kept[next(iter(kept))]
+        _drop(self._tallies, since_s)
+        _drop(self._latest, since_s)
 
     def _body(
         self, about: About, severity: str, reason: str, message: str, annotations: Mapping[str, str]
@@ -163,3 +203,13 @@ class Events:
     @staticmethod
     def _times(tally: _Tally) -> dict[str, Any]:
         return {"count": tally.count, "lastTimestamp": format_time(int(tally.last_s))}
+
+
+def _key(about: About, reason: str, *event: str) -> Key:
+    """Of wishes about one object and reason, or about one event of these."""
+    return (EVENTS.name, about.resource.kind, about.namespace, about.name, about.uid, reason, *event)
+
+
+def _drop(kept: dict[Known, _Tally], since_s: float) -> None:
+    while len(kept) > _REMEMBERED or next(iter(kept.values())).last_s < since_s:
+        del kept[next(iter(kept))]

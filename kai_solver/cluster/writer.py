@@ -130,10 +130,20 @@ class Writer:
             if known is None or wish.order < known.order:
                 self._queue(wish)
 
+    def waits(self, key: Key) -> bool:
+        """Whether a wish with this key is still to be written."""
+        return key in self._wishes
+
     def cancel(self, key: Key) -> None:
         """There is nothing to write any more."""
         with self._lock:
             self._wishes.pop(key, None)
+
+    def forget(self, key: Key) -> None:
+        """There is nothing to write any more, and no wish with this key will come: forget when it was written, too."""
+        with self._lock:
+            self._wishes.pop(key, None)
+            self._written_s.pop(key, None)
 
     def step(self) -> float | None:
         """Write the next wish; seconds to pause before the next one, None where none is due."""

@@ -595,11 +595,9 @@ class _Run:
         end_s = self.clock() + seconds + again_s
         client = self._solver_client(child, seconds, self.clock())
         oracle = AskingInOrder(self._oracle(), self._oracle(client=client), questions)
-        pace = UntilAnswered(
-            lambda: self.should_stop() or (not is_exact and self.clock() >= end_s),
-            lambda: oracle.is_answered(actions.outcome),
-        )
+        pace = UntilAnswered(lambda: self.should_stop() or (not is_exact and self.clock() >= end_s), oracle.is_answered)
         actions = Actions(floor.state.problem, self._actions, oracle, pace, left_out=left_out)
+        pace.outcome = actions.outcome
         outcome = actions.run()
         oracle.note_proofs(outcome, floor)
         self._phase("passed-over")

@@ -120,10 +120,18 @@ class AskingInOrder:
 
 
 class UntilAnswered:
-    """The pace of a second run: no action gives way, and all end with the time, or when ``is_answered``."""
+    """The pace of a second run: no action gives way, and all end with the time, or when ``is_answered``.
 
-    def __init__(self, is_late: Callable[[], bool], is_answered: Callable[[], bool]) -> None:
+    Attributes
+    ----------
+    outcome
+        Of the run, to be set before it begins. The run holds its pace: a pace that held the run would be a cycle of
+        references, and the problem would stay until the garbage collector finds it.
+    """
+
+    def __init__(self, is_late: Callable[[], bool], is_answered: Callable[[Outcome], bool]) -> None:
         self.is_late, self.is_answered = is_late, is_answered
+        self.outcome: Outcome | None = None
 
     def start(self, actions_left: int, *, may_yield: bool) -> None:
         """Nothing is shared out."""
@@ -140,7 +148,7 @@ class UntilAnswered:
 
     def is_over(self) -> bool:
         """True where the time has ended, or nothing is left to find out."""
-        return self.is_late() or self.is_answered()
+        return self.is_late() or (self.outcome is not None and self.is_answered(self.outcome))
 
     def is_attempt_over(self) -> bool:
         """True where the time has ended."""

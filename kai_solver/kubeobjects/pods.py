@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 
 from kai_solver.domain import USUAL_GRACE_S, Constraints, GpuRequest, Pod, PodStatus, ZoneShare, implied_terms
 from kai_solver.errors import InputError
@@ -20,7 +21,7 @@ from kai_solver.kubeobjects.resources import Amounts, pod_request
 from kai_solver.kubeobjects.settings import KubeSettings
 from kai_solver.kubeobjects.shares import Reservations, Share, parse_share, warn_unproven
 from kai_solver.kubeobjects.zones import NO_PARTS, RawContainers, is_guaranteed, read_containers, zone_shares
-from kai_solver.units import ResourceSchema, parse_whole
+from kai_solver.units import ResourceSchema, Vector, parse_whole
 
 _LEAD_RANK = -(10**9)
 """Masters, launchers and heads come before every task priority (docs/kai-behaviour.md#order)."""
@@ -77,7 +78,7 @@ class RawPod:
         return Pod(
             namespace=self.namespace,
             name=self.name,
-            request=schema.vector({**extended, "pods": 1}),
+            request=_shared(schema.vector({**extended, "pods": 1})),
             gpu=self.gpu,
             status=self.status,
             podset=podset,
@@ -100,6 +101,15 @@ class RawPod:
             started_s=self.started_s,
             grace_s=self.grace_s,
         )
+
+
+@lru_cache(maxsize=4096)
+def _shared(request: Vector) -> Vector:
+    """The request; the same object for the same request, by which a problem knows pods of one kind.
+
+    It holds on to a pod for each object that it meets: without this, to 1,000 pods that are gone.
+    """
+    return request
 
 
 def without_claims(raw: Raw) -> Raw:

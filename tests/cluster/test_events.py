@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from kai_solver.cluster.api import Object
-from kai_solver.cluster.events import AGAIN_S, CHANGED_S, LONGEST, About, Events
+from kai_solver.cluster.events import AGAIN_S, CHANGED_S, GONE_S, LONGEST, About, Events
 from kai_solver.cluster.memory import MemoryApi
 from kai_solver.cluster.resources import EVENTS, PODS, Resource
 from kai_solver.cluster.writer import Writer
@@ -22,7 +22,10 @@ class World:
     def __init__(self, api: MemoryApi | None = None) -> None:
         self.api, self.clock = api or MemoryApi(), Clock()
         self.writer = Writer(lambda: True, monotonic=self.clock)
-        self.events = Events(self.api, self.writer, "kai-scheduler", self.clock)
+        self.gone: set[str] = set()
+        self.events = Events(
+            self.api, self.writer, "kai-scheduler", self.clock, lambda about: about.name not in self.gone
+        )
 
     def tell(
         self, message: str = "text", *, name: str = "p", reason: str = "Unschedulable", state: bool = True
@@ -133,6 +136,45 @@ def test_what_was_told_of_pods_that_are_gone_is_not_remembered_for_ever() -> Non
     finally:
         tracemalloc.stop()
     assert held[1] < 1.1 * held[0]
+
+
+def test_events_about_what_is_gone_are_forgotten_with_what_waits_to_be_counted() -> None:
+    world = World()
+    for name in ("p", "q"):
+        world.tell(name=name)
+        world.tell(name=name, reason="Scheduled", state=False)
+    world.after()
+    for name in ("p", "q"):
+        world.tell(name=name)
+    world.gone.add("p")
+    world.after(GONE_S - 1.0)
+    world.events.tidy()
+    assert len(world.events._tallies) == 4, "it may come again in a moment"
+    world.after(GONE_S)
+    world.events.tidy()
+    assert (
+        {about.name for about, *_ in world.events._tallies}
+        == {"q"}
+        == {about.name for about, _ in world.events._latest}
+    )
+    assert {key[3] for key in (*world.writer._wishes, *world.writer._written_s)} == {"q"}
+    world.after(AGAIN_S)
+    assert sorted(item["count"] for item in world.api.page(EVENTS).items) == [1, 1, 1, 2]
+
+
+def test_what_the_server_does_not_have_yet_is_written_although_its_object_is_gone() -> None:
+    world = World()
+    world.tell("first")
+    assert world.after() == {"first": 1}
+    world.tell("second")
+    world.tell("third")
+    world.gone.add("p")
+    assert world.after(GONE_S + 1.0) == {"first": 1}, "other words of one state wait"
+    world.events.tidy()
+    assert [message for *_, message in world.events._tallies] == ["third"]
+    assert world.after(CHANGED_S) == {"first": 1, "third": 1}
+    world.events.tidy()
+    assert not world.events._tallies
 
 
 def test_an_event_that_was_forgotten_goes_on_counting() -> None:

@@ -4,9 +4,10 @@ import json
 import socket
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from types import FrameType
 from typing import Any
 
 import pytest
@@ -18,6 +19,7 @@ from kai_solver.cluster.api import ApiError
 from kai_solver.cluster.resources import NODES, POD_GROUPS, PODS, Resource
 from kai_solver.cluster.rest import RestApi, connect
 from kai_solver.errors import InputError
+from tests.support.garbage import left_to_the_collector
 
 Answer = tuple[int, dict[str, str], bytes]
 
@@ -69,6 +71,26 @@ def serving(answers: dict[str, Any], silence: threading.Event | None = None) -> 
         api.close()
         server.shutdown()
         server.server_close()
+
+
+@contextmanager
+def hanging_up() -> Iterator[RestApi]:
+    """A client of a server that accepts connections and closes them without a word."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+
+        def hang_up() -> None:
+            with suppress(OSError):
+                while True:
+                    connection = server.accept()[0]
+                    connection.recv(1 << 16)
+                    connection.close()
+
+        thread = threading.Thread(target=hang_up, daemon=True)
+        thread.start()
+        api = RestApi(Configuration(host=f"http://127.0.0.1:{server.getsockname()[1]}"))
+        yield api
+        server.shutdown(socket.SHUT_RDWR)
+        thread.join(10)
 
 
 def test_a_page_names_the_kind_of_its_items_and_where_to_go_on() -> None:
@@ -233,6 +255,21 @@ def test_nothing_listening_is_no_answer() -> None:
         api.get(NODES, "", "n")
     assert caught.value.status == 0
     assert caught.value.is_passing
+
+
+@pytest.mark.parametrize("act", ["get", "watch"])
+def test_a_request_without_an_answer_leaves_nothing_to_the_collector(act: str) -> None:
+    """Neither if nothing listens, nor if the server hangs up: an answer without a status is none."""
+    requests = {"get": lambda api: api.get(NODES, "", "n"), "watch": lambda api: next(api.watch(NODES, "1", 60.0))}
+    with serving({}) as (away, _):
+        pass
+    with hanging_up() as silent:
+        for api in (away, silent):
+            with pytest.raises(ApiError):
+                requests[act](api)  # what is made once, and kept, is made here
+            with left_to_the_collector() as found, pytest.raises(ApiError):
+                requests[act](api)
+            assert [type(one) for one in found if isinstance(one, BaseException | FrameType | socket.socket)] == []
 
 
 def test_a_new_object_says_its_kind() -> None:

@@ -16,7 +16,7 @@ RUNS_FOR = "test/runs-for"
 
 @dataclass(slots=True)
 class Gang:
-    """One gang, and how many pods of it were made."""
+    """One gang, and how many pods of it were made; ``has_ended``: it is being removed."""
 
     name: str
     queue: str
@@ -27,6 +27,7 @@ class Gang:
     runs_s: float
     uid: str
     made: int = 0
+    has_ended: bool = False
 
 
 @dataclass(slots=True)
@@ -80,7 +81,8 @@ class Workload:
 
     def _tend(self, gang: Gang, pods: list[Object]) -> None:
         ended = sum(found["status"].get("phase") == "Succeeded" for found in pods)
-        if ended >= gang.size:
+        gang.has_ended |= ended >= gang.size  # what is removed in part, as the server went away, gets no new pods
+        if gang.has_ended:
             self._remove(gang, pods)
             return
         alive = [found for found in pods if not meta(found).get("deletionTimestamp")]

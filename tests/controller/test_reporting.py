@@ -6,6 +6,7 @@ import pytest
 
 from kai_solver.cluster.api import ApiError
 from kai_solver.cluster.binding import Placement
+from kai_solver.cluster.events import GONE_S
 from kai_solver.cluster.resources import EVENTS, JOBS, POD_GROUPS, PODS, QUEUES
 from kai_solver.cluster.writer import Writer
 from kai_solver.controller.reporting import status_reporter
@@ -49,6 +50,21 @@ def test_the_time_of_a_condition_stays_when_only_its_words_change(world: World) 
     world.told()
     assert "topped at 6" in world.condition("p")["message"]
     assert world.condition("p")["lastTransitionTime"] == since
+
+
+def test_events_about_pods_that_are_gone_are_forgotten(world: World) -> None:
+    for name in ("goes", "stays"):
+        world.pod(name)
+    world.round()
+    events = world.status_reporter.context.events
+    assert {about.name for about, *_ in events._tallies} >= {"goes", "stays"}
+    world.api.delete(PODS, "n", "goes", grace_s=0)
+    world.see()
+    world.now += GONE_S
+    world.told()
+    kept = {about.name for about, *_ in events._tallies}
+    assert "stays" in kept
+    assert "goes" not in kept
 
 
 def test_where_others_write_sums_everything_else_is_still_reported() -> None:

@@ -10,6 +10,7 @@ from kai_solver.engine import Engine
 from kai_solver.instances_io import load_instance
 from kai_solver.lab.bench.steady import next_moment
 from kai_solver.modelfiles import load_model
+from tests.support.garbage import left_to_the_collector, ours
 
 INSTANCES = Path(__file__).parents[2] / "instances"
 FILES = (
@@ -27,12 +28,9 @@ def collected_by_hand() -> Iterator[None]:
     gc.collect()
     gc.disable()
     yield
-    gc.set_debug(0)
-    gc.garbage.clear()
     gc.enable()
 
 
-@pytest.mark.usefixtures("collected_by_hand")
 @pytest.mark.parametrize("file", FILES)
 @pytest.mark.parametrize("model", ["greedy-only", "default"])
 def test_a_cycle_leaves_no_object_of_ours_to_the_collector(file: str, model: str) -> None:
@@ -40,18 +38,9 @@ def test_a_cycle_leaves_no_object_of_ours_to_the_collector(file: str, model: str
     with Engine(load_model(model)) as engine:
         engine.wait()
         engine.cycle(snapshot, budget_s=1.0)  # What is made once, and kept, is made here.
-        gc.collect()
-        engine.cycle(snapshot, budget_s=1.0)
-        gc.set_debug(gc.DEBUG_SAVEALL)
-        gc.collect()
-        gc.set_debug(0)
-    ours = {type(found).__qualname__ for found in gc.garbage if type(found).__module__.startswith("kai_solver")}
-    ours |= {
-        getattr(found, "__qualname__", "")
-        for found in gc.garbage
-        if str(getattr(found, "__module__", "")).startswith("kai_solver")
-    }
-    assert ours == set()
+        with left_to_the_collector() as found:
+            engine.cycle(snapshot, budget_s=1.0)
+    assert ours(found) == set()
 
 
 @pytest.mark.usefixtures("collected_by_hand")

@@ -14,6 +14,7 @@ from kai_solver.modelfiles import load_model
 from kai_solver.units import MILLI
 from tests.support.builders import RACK, RACKS, a_cluster, a_gang, a_node, a_pod, a_queue
 from tests.support.clusters import some
+from tests.support.garbage import left_to_the_collector, ours
 
 PUZZLES = ((18, 12, 7, 6, 15, 5), (5, 6, 15, 7, 10, 19), (7, 5, 9, 13, 12, 16), (11, 11, 7, 10, 19, 5))
 """Cores of pods which just fit two nodes of 32, in a way that the greedy does not find."""
@@ -63,6 +64,14 @@ def test_a_gang_of_lower_priority_does_not_keep_the_room_of_one_that_only_cp_sat
     plan = decided(engine, snapshot)
     assert admitted(plan) == {"urgent"}
     assert [(entry.proof.state, entry.proof.beside) for entry in plan.pending] == [("proven", "earlier")]
+
+
+def test_the_second_run_leaves_no_object_of_ours_to_the_collector(engine: Engine) -> None:
+    snapshot = racks(1, of_cores("urgent", PUZZLES[0], priority=90, born=1.0), of_cores("low", (20,), priority=10))
+    assert admitted(decided(engine, snapshot)) == {"urgent"}
+    with left_to_the_collector() as found:
+        engine.cycle(snapshot)
+    assert ours(found) == set()
 
 
 def test_several_small_gangs_do_not_pay_for_a_larger_one_before_them(engine: Engine) -> None:

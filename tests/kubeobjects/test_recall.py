@@ -239,6 +239,18 @@ def test_what_is_gone_is_forgotten() -> None:
     assert recall._made.keys() <= {"owners"}
 
 
+def test_pods_that_ask_for_the_same_share_the_object_that_says_so_from_reading_to_reading() -> None:
+    """Problems know kinds of pods by these objects, and hold on to a pod for each of them."""
+    world, recall = World(), Recall()
+    known = {id(found.request): found.request for gang in world.snapshot(recall).gangs for found in gang.pods}
+    before = len(known)
+    for _ in range(20):
+        del world.kinds["pods"][next(reversed(world.kinds["pods"]))]
+        world.add_pod()
+        known |= {id(found.request): found.request for gang in world.snapshot(recall).gangs for found in gang.pods}
+    assert len(known) == before == len(set(known.values()))
+
+
 def test_owners_are_looked_for_again_only_where_one_of_them_changed() -> None:
     world, recall = World(), Recall()
 

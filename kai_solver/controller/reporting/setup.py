@@ -1,11 +1,12 @@
 """The status reporter of one controller, put together."""
 
+import functools
 from collections.abc import Callable, Mapping
 
 import structlog
 
-from kai_solver.cluster.api import Api, ApiError
-from kai_solver.cluster.events import Events
+from kai_solver.cluster.api import Api, ApiError, meta
+from kai_solver.cluster.events import About, Events
 from kai_solver.cluster.statuses import Statuses
 from kai_solver.cluster.store import Store
 from kai_solver.cluster.writer import Writer
@@ -36,9 +37,15 @@ def make_status_reporter(
         _LOG.warning("a status or event was refused", object=key, error=str(error))
 
     writer = Writer(fence, busy, settings.status_rate, complain=complain)
-    events = Events(api, writer, settings.scheduler_name, clock)
+    events = Events(api, writer, settings.scheduler_name, clock, functools.partial(_is_there, store))
     context = ReportContext(store, Statuses(api, store, writer), events, settings.node_pool or "default", clock)
     placing = Placing(context)
     groups = Groups(context, placing, write=settings.grouping == "own", write_plain=settings.write_pod_groups)
     groups.sums = sums = settings.accounting == "own"
     return StatusReporter(context, writer, groups, placing, problem, own, sums=sums)
+
+
+def _is_there(store: Store, about: About) -> bool:
+    """Whether this very object is there; any of its name where its uid was not known."""
+    found = store.get(about.resource, f"{about.namespace}/{about.name}" if about.namespace else about.name)
+    return found is not None and about.uid in ("", meta(found).get("uid"))

@@ -151,6 +151,7 @@ class StatusReporter:
         with barrier("reporting", "notices"):
             self._noticed.tick()
         self.context.statuses.tidy()
+        self.context.events.tidy()
 
     def _state(self, decided: _Decided) -> None:
         """Report the state after a cycle."""
