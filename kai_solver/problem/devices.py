@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from kai_solver.domain import Node, Pod
+from kai_solver.domain import Node, Pod, PodStatus
 from kai_solver.units.shares import WHOLE
 
 
@@ -88,6 +88,37 @@ def believed_devices(gpus: int, pods: Sequence[Pod]) -> list[tuple[int, ...]]:
         devices = pod.devices if _has_all(pod) else pod.wished
         if _take(pod, devices, gpus, taken, whole):
             found[at] = devices
+    return found
+
+
+def presumed_devices(gpus: int, pods: Sequence[Pod]) -> list[tuple[int, ...]]:
+    """Devices of the pods of a node as `believed_devices` has them; of pods with whole ones, what is missing is added.
+
+    What others are known to have is not theirs, whatever is said of them: then they have free ones. So none has those
+    of another, and what is left can be had. Pods that stay precede those that leave.
+    """
+    ordered = sorted(enumerate(pods), key=lambda numbered: numbered[1].status is PodStatus.RELEASING)
+    found: list[tuple[int, ...]] = [()] * len(pods)
+    taken: set[int] = set()
+    whole: set[int] = set()
+    for at, pod in ordered:
+        if _has_all(pod) and _take(pod, pod.devices, gpus, taken, whole):
+            found[at] = pod.devices
+    partly: dict[int, set[int]] = {}
+    for at, pod in ordered:
+        own = {device for device in pod.devices if 0 <= device < gpus} - taken
+        if not found[at] and own and pod.gpu.is_whole and len(own) < pod.gpu.devices:
+            partly[at] = own
+            taken |= own
+            whole |= own
+    for at, pod in ordered:
+        if not pod.devices and _take(pod, pod.wished, gpus, taken, whole):
+            found[at] = pod.wished
+    for at, own in partly.items():
+        beside = [device for device in range(gpus) if device not in taken][: pods[at].gpu.devices - len(own)]
+        if len(own) + len(beside) == pods[at].gpu.devices:
+            found[at] = tuple(sorted([*own, *beside]))
+            taken.update(beside)
     return found
 
 

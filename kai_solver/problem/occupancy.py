@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kai_solver.domain import Node, Pod, PodStatus
-from kai_solver.problem.devices import assign_running, believed_devices, known_devices
+from kai_solver.problem.devices import assign_running, known_devices, presumed_devices
 from kai_solver.problem.kinds import Kinds
 from kai_solver.problem.node_table import NodeTable
 from kai_solver.problem.rows import NO_DEVICES, HeldDevices, Lodgers
@@ -126,8 +126,8 @@ class Occupancy:
             gpus = self._node_table.nodes[index].gpus
             told = known_devices(gpus, pods)
             self.devices_known[index] = told is not None
-            believed = believed_devices(gpus, pods) if told is None else told
-            pods = [_on(pod, devices) if devices else pod for pod, devices in zip(pods, believed, strict=True)]
+            seats = presumed_devices(gpus, pods) if told is None else told
+            pods = [_on(pod, devices) for pod, devices in zip(pods, seats, strict=True)]
             found = _plainly(self._node_table.nodes[index], pods)
             if found is None:
                 found = self._one_by_one(index, pods)
@@ -135,6 +135,9 @@ class Occupancy:
                 free = found[1]
                 rows[index] = free if len(free) == width else free + [0] * (width - len(free))
             _write(there, found[0])
+            if told is None and _is_contradictory(there, seats):
+                rows.pop(index, None)
+                self.device_free[index] = self.device_releasing[index] = 0
         if rows:
             self.device_free[list(rows)] = np.array(list(rows.values()), dtype=np.int64)
 
@@ -198,6 +201,14 @@ def _holds_devices(pod: Pod) -> bool:
 
 def _on(pod: Pod, devices: tuple[int, ...]) -> Pod:
     return pod if pod.devices == devices else replace(pod, devices=devices)
+
+
+def _is_contradictory(there: list[_Tenant], seats: Sequence[tuple[int, ...]]) -> bool:
+    """Whether pods are said to have devices that others have, some of them shared: then none can be had for certain."""
+    pods = [lodgers.pods[offset] for lodgers, offsets in there for offset in offsets]
+    if not any(pod.gpu.is_shared for pod in pods):
+        return False
+    return any(not set(pod.devices).issubset(seat) for pod, seat in zip(pods, seats, strict=True))
 
 
 def _write(there: list[_Tenant], held_devices: HeldDevices) -> None:
