@@ -19,9 +19,9 @@ from kai_solver.planstate.state import State
 MOST_WAITING = 50
 """Waiting gangs up to which the next allocate is played through; beyond, victims alone are compared.
 
-With 200, the greedy took 0.86 s of CPU for 100 gangs that reclaim on 500 nodes, 0.55 s with 50; on 12 of 16 loaded
-clusters of 250 and 500 nodes, with 100 and 200 gangs, it took 1.2 to 3 times as long and admitted fewer gangs or as
-many (2026-11-28). Room that was made stays promised to its gang anyway.
+With 200, a cycle with 100 gangs that reclaim on 500 nodes took 0.86 s of CPU, 0.55 s with 50. On 16 loaded clusters of
+250 and 500 nodes, with 100 and 200 gangs, the greedy took 1.1 to 2.8 times as long, and admitted fewer gangs on ten, as
+many on one and more on five (2026-11-28). Room that was made stays promised to its gang anyway.
 """
 
 
