@@ -89,6 +89,8 @@ class Mover:
         Units of the same gang that cannot run without this one: it holds the minimum that they are above.
     quorum
         That many of ``bears`` are a minimum of their own, and may stay when this one is evicted; 0: never.
+    stuck
+        How many of ``bears`` are no movers: they stay, whatever happens.
     may_move
         Its pods may take places elsewhere.
     reclaimable, preemptable
@@ -130,6 +132,7 @@ class Mover:
     tested: tuple[tuple[int, int, int], ...] = ()
     releases: tuple[tuple[ReleaseKey, int], ...] = ()
     marks: tuple[Hashable, ...] = ()
+    stuck: int = 0
 
     def used(self, cap: ReleaseKey) -> int:
         """Pods that ``cap`` counts."""

@@ -145,12 +145,20 @@ def _take(pod: Pod, devices: tuple[int, ...], gpus: int, taken: set[int], whole:
 def assign_running(node: Node, pods: list[tuple[int, Pod]]) -> tuple[dict[int, tuple[int, ...]], list[int]]:
     """Devices of every pod of ``node`` that holds resources, and what is free afterwards (parts).
 
-    Pods that name their devices or groups are seated first, then whole GPUs, then shares, largest first. The order in
-    which the pods come makes no difference: asked again, the answer is the same.
+    Pods that name their devices or groups are seated first, then whole GPUs, then shares, largest first; those that
+    leave last, as others may have their places already. The order in which the pods come makes no difference: asked
+    again, the answer is the same.
     """
     ledger = DeviceLedger(node)
     known = [(i, p) for i, p in pods if p.devices or p.gpu_groups]
     known.sort(key=lambda ip: (not ip[1].devices, ip[1].order, ip[1].key))
     unknown = [(i, p) for i, p in pods if not (p.devices or p.gpu_groups)]
-    unknown.sort(key=lambda ip: (-ip[1].gpu.parts_on(node.gpu_memory_mib), ip[1].order, ip[1].key))
+    unknown.sort(
+        key=lambda ip: (
+            ip[1].status is PodStatus.RELEASING,
+            -ip[1].gpu.parts_on(node.gpu_memory_mib),
+            ip[1].order,
+            ip[1].key,
+        )
+    )
     return {i: ledger.assign(p) for i, p in (*known, *unknown)}, ledger.free

@@ -182,7 +182,7 @@ class JointModelInput:
         pool = self.outcome.pool
         units = self._without_violated(units)
         movers = tuple(
-            self._mover(pool, u, units, reclaimable, preemptable, may_move=may_move)
+            self._mover(pool, u, units, reclaimable, preemptable, gone, may_move=may_move)
             for u in (sorted(units) if pool else ())
             if pool
         )
@@ -242,6 +242,7 @@ class JointModelInput:
         units: frozenset[int],
         reclaimable: frozenset[int],
         preemptable: frozenset[int],
+        gone: frozenset[int],
         *,
         may_move: bool,
     ) -> Mover:
@@ -249,17 +250,23 @@ class JointModelInput:
         found = self._fixed_movers.get(key)
         if found is not None:
             return found
-        made = self._make_mover(pool, units, key)
+        made = self._make_mover(pool, units, gone, key)
         if made.is_simple:
             self._fixed_movers[key] = made
         return made
 
-    def _make_mover(self, pool: VictimPool, units: frozenset[int], key: tuple[int, bool, bool, bool]) -> Mover:
+    def _make_mover(
+        self, pool: VictimPool, units: frozenset[int], gone: frozenset[int], key: tuple[int, bool, bool, bool]
+    ) -> Mover:
         unit, reclaimable, preemptable, may_move = key
         u = pool.units[unit]
         gang = self.problem.gangs[u.gang]
         pieces, scopes = self._pieces_of_unit(u, units)
         pods = [p for piece in pieces for p in piece.pods]
+        bears, quorum = tuple(above for above in self._bears(pool, u) if above not in gone), self._quorum(u)
+        stuck = sum(above not in units for above in bears)
+        if stuck and not 0 < quorum <= len(bears):
+            reclaimable = preemptable = False  # What stays anyway would stay without its minimum.
         return Mover(
             unit=unit,
             gang=u.gang,
@@ -267,8 +274,9 @@ class JointModelInput:
             charge=u.charge,
             pieces=pieces,
             origin=tuple(self.problem.pod_node[p] for p in pods),
-            bears=self._bears(pool, u),
-            quorum=self._quorum(u),
+            bears=bears,
+            quorum=quorum,
+            stuck=stuck,
             scopes=scopes,
             may_move=may_move,
             reclaimable=reclaimable,

@@ -71,6 +71,16 @@ def test_shares_of_one_device_contradict_nothing() -> None:
     assert (problem.device_free[0] > 0).sum() == 2
 
 
+def test_the_place_of_a_pod_that_leaves_is_given_once() -> None:
+    """Node n is full once the pod that is being moved there has the GPU of the one that leaves."""
+    moved = on("moved", 1, node="other", status=PodStatus.RELEASING)
+    moved = replace(moved, pods=(replace(moved.pods[0], nominated_node="n"),))
+    running = [on("a", 1), on("leaves", 1, status=PodStatus.RELEASING), on("z", 2), moved]
+    assert not planned([*running, on("full", 3, node="other"), a_gang("new", gpus=1)], "n", "other").binds[1:]
+    problem = build_problem(a_cluster([a_node("n", GPUS), a_node("other", GPUS)], running))
+    assert (problem.device_free[0] + problem.device_releasing[0] <= 0).all()
+
+
 @st.composite
 def crowds(draw: st.DrawFn) -> list[Gang]:
     """Pods of whole devices that fit a node by number, whatever is said of their devices."""

@@ -3,8 +3,8 @@
 Every mover does exactly one thing: ``stay + moved + out_reclaim + out_preempt = 1``. What holds a minimum is evicted
 only with what is above it, ``keep[above] + out[base] <= 1`` with ``keep = stay + moved`` and
 ``out = out_reclaim + out_preempt``; where those above could be a minimum of their own, with all of them or so that
-``sum keep >= quorum``. Source: docs/kai-behaviour.md#eviction-units (that KAI takes surplus pods last first is its
-search, not a rule).
+``sum keep >= quorum``. Those above that are no movers are kept. Source: docs/kai-behaviour.md#eviction-units (that KAI
+takes surplus pods last first is its search, not a rule).
 """
 
 from kai_solver.model.variables import MoverUnit, Variables
@@ -24,8 +24,8 @@ def add(v: Variables) -> None:
 
 def _bear(v: Variables, base: MoverUnit, above: list[MoverUnit]) -> None:
     """Rows for one base and those above it."""
-    quorum = base.mover.quorum
-    if not 0 < quorum <= len(above):
+    quorum, stuck = base.mover.quorum, base.mover.stuck
+    if not 0 < quorum <= len(above) + stuck:
         for unit in above:
             v.spec.at_most_one((unit.stay, unit.moved, base.out_reclaim, base.out_preempt), family="units")
         return
@@ -34,4 +34,6 @@ def _bear(v: Variables, base: MoverUnit, above: list[MoverUnit]) -> None:
     keep = [(1, var) for unit in above for var in (unit.stay, unit.moved)]
     for unit in above:
         v.spec.add_le([(1, unit.stay), (1, unit.moved), *out, (-1, go_on)], 1, family="units")
-    v.spec.add_ge([*keep, *((-quorum, var) for _, var in out), (-quorum, go_on)], -quorum, family="units")
+    if stuck:
+        v.spec.add_le([*out, (-1, go_on)], 0, family="units")
+    v.spec.add_ge([*keep, *((-quorum, var) for _, var in out), (-quorum, go_on)], -quorum - stuck, family="units")
