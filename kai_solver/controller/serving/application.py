@@ -1,6 +1,7 @@
 """Routes as an ASGI application: bodies are read within limits, handlers run in threads whose number is limited."""
 
 import asyncio
+import contextlib
 import threading
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
 from typing import TypeVar
@@ -128,8 +129,18 @@ class Application:
         return _response(request, answer)
 
     async def _refused(self, request: Request, error: Exception) -> Response:
-        """An unknown path, or a method that the path does not have."""
-        _connection(request).enter(Stage.ANSWER)
+        """An unknown path, or a method that the path does not have. A small body is read and dropped before.
+
+        Where bytes were not read, closing resets the connection, and the client may lose the answer.
+        """
+        connection, length = _connection(request), request.headers.get("content-length", "0")
+        if 0 < int(length) <= self._limits.head_bytes:
+            connection.enter(Stage.BODY)
+            with contextlib.suppress(TimeoutError, ClientDisconnect):
+                async with asyncio.timeout(self._limits.body_s):
+                    async for _ in request.stream():
+                        pass
+        connection.enter(Stage.ANSWER)
         status = error.status_code if isinstance(error, HTTPException) else 404
         return _response(request, Answer(status, f"there is: {self._paths}\n".encode()), closes=True)
 
