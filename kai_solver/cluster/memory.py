@@ -236,6 +236,7 @@ class MemoryApi:
         said = {"reason": "EvictionByEvictionAPI", "message": "Eviction API: evicting"}
         condition = {"type": "DisruptionTarget", "status": "True", **said}
         body = {"metadata": {"uid": uid} if uid else {}, "status": {"conditions": [condition]}}
+        # The server's own write, and no request of a client: a class that notes or refuses those has no part in it.
         MemoryApi.patch(self, resources.PODS, namespace, name, body, kind="strategic", subresource="status")
 
     def _bind(self, namespace: str, name: str, body: Mapping[str, Any]) -> Object:

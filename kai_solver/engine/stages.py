@@ -64,16 +64,16 @@ def measured_stages(outcome: Outcome, *, by_gpus: bool = False, moves: MovesSpec
 
 def with_moved_work(stages: Sequence[Stage], outcome: Outcome, moves: MovesSpec) -> list[Stage]:
     """``stages``, where the bound of ``moved-work`` is what as many pods lose as must move, the cheapest of all."""
-    pool, values = outcome.pool, {stage.name: stage for stage in stages}
-    if pool is None or "moved-work" not in values or not values["moved-pods"].bound:
+    pool, found = outcome.pool, {stage.name: stage for stage in stages}
+    if pool is None or "moved-work" not in found or not found["moved-pods"].bound:
         return list(stages)
     pods = np.array([len(unit.pods) for unit in pool.units])
     price = np.array([move_lost(outcome.state.problem, unit, moves) for unit in pool.units]) / pods
     order = np.argsort(price)
-    least = np.repeat(price[order], pods[order])[: int(values["moved-pods"].bound)].sum()
-    value = values["moved-work"].value
+    least = np.repeat(price[order], pods[order])[: int(found["moved-pods"].bound)].sum()
+    value = found["moved-work"].value
     bound = min(value, round(least))
-    proven = replace(values["moved-work"], bound=bound, optimal=bound >= value)
+    proven = replace(found["moved-work"], bound=bound, optimal=bound >= value)
     return [proven if stage.name == proven.name else stage for stage in stages]
 
 

@@ -5,8 +5,8 @@ from collections.abc import Mapping
 from kai_solver.errors import InputError, shown
 from kai_solver.kubeobjects import names
 from kai_solver.kubeobjects.notices import Notices
-from kai_solver.kubeobjects.raw import FIRST_S, parse_time_s
-from kai_solver.units import parse_duration_s
+from kai_solver.kubeobjects.raw import parse_time_s
+from kai_solver.units import FIRST_S, parse_duration_s
 
 
 def read_drain_at_s(annotations: Mapping[str, str], name: str, notices: Notices) -> float | None:

@@ -240,8 +240,9 @@ class PodReader:
         return replace(constraints, blocked=(*constraints.blocked, *lacking)) if lacking else constraints
 
     def is_still(self, pod: RawPod) -> bool:
-        """Whether the state of a pod whose object is the same is what it was: one that is deleted may hang by now."""
-        return not pod.raw.get("metadata.deletionTimestamp") or self._status(pod.raw, None) is pod.status
+        """Whether a pod whose object did not change has the state that was read; being deleted too long is another."""
+        is_timed = pod.status in (PodStatus.RELEASING, PodStatus.STUCK_IN_RELEASING)
+        return not is_timed or self._status(pod.raw, None) is pod.status
 
     def read_again(self, pod: RawPod, raw: Raw) -> RawPod:
         """The pod after a change of its state and node alone; no request to bind it is open.

@@ -8,10 +8,7 @@ from functools import lru_cache
 import orjson
 
 from kai_solver.errors import InputError, printable, shown
-from kai_solver.units import parse_duration_s, parse_quantity
-
-FIRST_S, LAST_S = -62_135_596_800.0, 253_402_300_799.0
-"""The years 1 to 9999, beyond which there is no RFC 3339."""
+from kai_solver.units import FIRST_S, LAST_S, parse_duration_s, parse_quantity
 
 _TIMESTAMP = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?(Z|[+-]\d\d:\d\d)")
 

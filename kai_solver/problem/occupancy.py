@@ -122,22 +122,21 @@ class Occupancy:
             if not self._tenants[index]:
                 continue
             there = [tenant for _, tenant in sorted(self._tenants[index].items())]
-            pods = [lodgers.pods[offset] for lodgers, offsets in there for offset in offsets]
+            stated = [lodgers.pods[offset] for lodgers, offsets in there for offset in offsets]
             gpus = self._node_table.nodes[index].gpus
-            told = known_devices(gpus, pods)
+            told = known_devices(gpus, stated)
             self.devices_known[index] = told is not None
-            seats = presumed_devices(gpus, pods) if told is None else told
-            pods = [_on(pod, devices) for pod, devices in zip(pods, seats, strict=True)]
+            seats = presumed_devices(gpus, stated) if told is None else told
+            pods = [_on(pod, devices) for pod, devices in zip(stated, seats, strict=True)]
             found = _plainly(self._node_table.nodes[index], pods)
             if found is None:
                 found = self._one_by_one(index, pods)
+                if _is_contradictory(stated, seats):
+                    self.device_free[index] = self.device_releasing[index] = 0
             else:
                 free = found[1]
                 rows[index] = free if len(free) == width else free + [0] * (width - len(free))
             _write(there, found[0])
-            if told is None and _is_contradictory(there, seats):
-                rows.pop(index, None)
-                self.device_free[index] = self.device_releasing[index] = 0
         if rows:
             self.device_free[list(rows)] = np.array(list(rows.values()), dtype=np.int64)
 
@@ -203,12 +202,11 @@ def _on(pod: Pod, devices: tuple[int, ...]) -> Pod:
     return pod if pod.devices == devices else replace(pod, devices=devices)
 
 
-def _is_contradictory(there: list[_Tenant], seats: Sequence[tuple[int, ...]]) -> bool:
-    """Whether pods are said to have devices that others have, some of them shared: then none can be had for certain."""
-    pods = [lodgers.pods[offset] for lodgers, offsets in there for offset in offsets]
-    if not any(pod.gpu.is_shared for pod in pods):
+def _is_contradictory(stated: Sequence[Pod], seats: Sequence[tuple[int, ...]]) -> bool:
+    """Whether pods are said to have devices that others have, and some share devices: none can be had for certain."""
+    if not any(pod.gpu.is_shared for pod in stated):
         return False
-    return any(not set(pod.devices).issubset(seat) for pod, seat in zip(pods, seats, strict=True))
+    return any(not set(pod.devices).issubset(seat) for pod, seat in zip(stated, seats, strict=True))
 
 
 def _write(there: list[_Tenant], held_devices: HeldDevices) -> None:

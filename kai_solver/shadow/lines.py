@@ -11,7 +11,8 @@ import structlog
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PlainSerializer, TypeAdapter, ValidationError
 
 from kai_solver.errors import InputError
-from kai_solver.kubeobjects.raw import FIRST_S, LAST_S, parse_time_s
+from kai_solver.kubeobjects.raw import parse_time_s
+from kai_solver.units import FIRST_S, LAST_S
 
 FORMAT = "kai-shadow/v1"
 _NEWER = re.compile(r"kai-shadow/v([2-9]|[1-9][0-9]{1,5})")

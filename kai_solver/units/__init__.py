@@ -1,6 +1,6 @@
 """Quantities as integers with declared units, and resource vectors in a fixed order."""
 
-from kai_solver.units.go_text import CORES, GB, go_duration, go_float, humanized, rfc3339
+from kai_solver.units.go_text import CORES, FIRST_S, GB, LAST_S, go_duration, go_float, humanized, rfc3339
 from kai_solver.units.gpus import GPU_RESOURCES, SHARED_GPU_RESOURCES, mig_slices
 from kai_solver.units.quantity import LONGEST_NUMBER, format_amount, parse_duration_s, parse_quantity, parse_whole
 from kai_solver.units.resources import (
@@ -19,9 +19,11 @@ from kai_solver.units.words import counted, form
 __all__ = [
     "CORES",
     "CPU",
+    "FIRST_S",
     "GB",
     "GPU",
     "GPU_RESOURCES",
+    "LAST_S",
     "LONGEST_NUMBER",
     "MEMORY",
     "MILLI",

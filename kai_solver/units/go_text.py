@@ -11,6 +11,9 @@ CORES = 1000
 GB = 10**9
 """Bytes in the GB of KAI's messages."""
 
+FIRST_S, LAST_S = -62_135_596_800.0, 253_402_300_799.0
+"""The years 1 to 9999, beyond which there is no RFC 3339."""
+
 
 def humanized(amount: float, scale: int = 1) -> str:
     """``amount / scale`` with at most three decimals, cut off and not rounded; -1 is ``Unlimited``.

@@ -91,7 +91,7 @@ def test_a_pod_group_has_the_annotations_of_the_top_owner_and_the_user_of_the_po
 
 
 def test_what_schedulers_write_on_pod_groups_is_not_taken_over_from_workloads() -> None:
-    """A user who states it on a Job would seem to be a newcomer for ever, or to have been set aside."""
+    """Else an annotation on a Job could make its gang look new for ever, or look set aside."""
     stated = dict.fromkeys(
         (
             "kai.scheduler/last-start-timestamp",

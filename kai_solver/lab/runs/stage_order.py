@@ -2,10 +2,10 @@
 
 from collections.abc import Iterable
 
-_ZERO_WHERE_ABSENT = frozenset(
-    ("pending-gangs", "evicted-work", "evicted-gpus", "gangs-broken", "evicted-pods", "moved-pods", "moved-work")
-)
-"""Kinds of stages that count something which a plan without them has none of."""
+from kai_solver.model.stages import DISRUPTING
+
+_ZERO_WHERE_ABSENT = ("pending-gangs", *DISRUPTING, "moved-work")
+"""Beginnings of the names of stages that count something which a plan without them has none of."""
 
 
 def stage_order(*stages: Iterable[str]) -> list[str]:
@@ -25,4 +25,4 @@ def stage_order(*stages: Iterable[str]) -> list[str]:
 
     every = {name for of_plan in names for name in of_plan}
     stated = {name for name in every if all(name in of_plan for of_plan in names)}
-    return sorted((name for name in every if name in stated or name.partition("/")[0] in _ZERO_WHERE_ABSENT), key=key)
+    return sorted((name for name in every if name in stated or name.startswith(_ZERO_WHERE_ABSENT)), key=key)

@@ -9,15 +9,13 @@ from kai_solver.bounds.blocking import ElementWords
 from kai_solver.domain import Blocker, Snapshot
 from kai_solver.problem import Problem
 from kai_solver.rules.maintenance.problem import NAME, DrainTimes
-from kai_solver.units import counted, rfc3339
+from kai_solver.units import FIRST_S, LAST_S, counted, rfc3339
 
 BoolArray = NDArray[np.bool_]
 
 CURE = "no {name} to be drained"
 _MOST_NAMED = 8
 """Times that are named one by one."""
-_FIRST_S, _LAST_S = -62_135_596_800.0, 253_402_300_799.0
-"""Begin of the year 1, and end of the year 9999: no time before or after can be written."""
 
 
 def node_text(times: DrainTimes, node: int) -> str:
@@ -50,7 +48,7 @@ def element(times: DrainTimes, words: ElementWords) -> Blocker:
 
 
 def _moment(epoch_s: float) -> str:
-    return rfc3339(min(max(float(epoch_s), _FIRST_S), _LAST_S))
+    return rfc3339(min(max(float(epoch_s), FIRST_S), LAST_S))
 
 
 def without(snapshot: Snapshot) -> Snapshot:
