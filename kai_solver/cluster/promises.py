@@ -97,13 +97,16 @@ class Promises:
         with self._lock:
             if not self._moves and not self._nominated:
                 return pods
-            by_key = {key_of(pod): pod for pod in pods}
-            self._follow(by_key, now_s)
+            keys = [key_of(pod) for pod in pods]
+            by_key = dict(zip(keys, pods, strict=True))
+            if self._moves:
+                self._follow(by_key, now_s)
             promised = {key: node for key, (uid, node) in self._nominated.items() if _uid(by_key.get(key)) == uid}
             promised |= {move.successor: move.target for move in self._moves.values() if move.successor}
             promised |= {key: move.target for key, move in self._moves.items() if move.gone_s is None}
             absent = [move for move in self._moves.values() if move.gone_s is not None and not move.successor]
-        seen = tuple(_nominated(pod, promised) for pod in pods)
+        keyed = zip(keys, pods, strict=True)
+        seen = tuple(_nominated(pod, promised[key]) if key in promised else pod for key, pod in keyed)
         return (*seen, *(_stand_in(move) for move in absent))
 
     def _follow(self, pods: Mapping[str, Object], now_s: float) -> None:
@@ -173,10 +176,9 @@ def _node(pod: Object) -> str:
     return str(spec.get("nodeName") or "") if isinstance(spec, dict) else ""
 
 
-def _nominated(pod: Object, promised: Mapping[str, str]) -> Object:
-    node = promised.get(key_of(pod))
+def _nominated(pod: Object, node: str) -> Object:
     status = pod.get("status") if isinstance(pod.get("status"), dict) else {}
-    if node is None or (status and status.get("nominatedNodeName") == node):
+    if status and status.get("nominatedNodeName") == node:
         return pod
     return {**pod, "status": {**(status or {}), "nominatedNodeName": node}}
 

@@ -169,9 +169,14 @@ def _expected_of(pod: Mapping[str, Any]) -> object:
 
 
 def is_over(before: Mapping[str, Any] | None, after: Mapping[str, Any] | None) -> bool:
-    """Whether a pod is gone that had ended before: its place was free since then."""
+    """Whether a pod had ended before, and is gone or does not run again: its place was free since then."""
+    return before is not None and has_ended(before) and (after is None or has_ended(after))
+
+
+def has_ended(pod: Mapping[str, Any]) -> bool:
+    """Whether a pod runs no more and holds nothing."""
     try:
-        return after is None and before is not None and _phase(before) in ("Succeeded", "Failed")
+        return _phase(pod) in ("Succeeded", "Failed")
     except Exception:
         return False  # malformed: the cycle names the object
 

@@ -13,14 +13,15 @@ from concurrent.futures import Executor
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from kai_solver.cluster.api import Object, key_of
+from kai_solver.cluster.api import Object, key_of, meta
 from kai_solver.cluster.binding import Binder, GangBound
 from kai_solver.cluster.evicting import Departed, Departure, Evictor
 from kai_solver.cluster.promises import Promises
 from kai_solver.cluster.resources import NODES, POD_GROUPS, PODS, Resource
-from kai_solver.cluster.store import Store, is_as_expected, is_over, is_worth_a_cycle
+from kai_solver.cluster.store import Store, has_ended, is_as_expected, is_over, is_worth_a_cycle
 from kai_solver.cluster.view import View
 from kai_solver.controller.apart import Apart
+from kai_solver.controller.awaited import Awaited
 from kai_solver.controller.freshness import still_holding
 from kai_solver.controller.orders import Orders, orders_of
 from kai_solver.controller.quarantine import Quarantine
@@ -122,7 +123,8 @@ class News:
     """Whether something happened that is worth a cycle; a listener of the store.
 
     In a burst each pod that we bind comes back twice, bound and running: that is what the last cycle counted with. So
-    does each pod that we evict, being deleted; and one that has ended is gone later without freeing anything.
+    does each pod that we evict, being deleted; and one that has ended is gone later without freeing anything. A pod
+    that leaves for a gang is news once it is the last that the gang waits for.
 
     Parameters
     ----------
@@ -139,6 +141,7 @@ class News:
         self._expected = expected
         self._monotonic = monotonic
         self._held: frozenset[str] = frozenset()
+        self.awaited = Awaited()
         self.late_since_s = float("inf")
         """Since when there is something that may wait, by ``monotonic``."""
 
@@ -153,9 +156,11 @@ class News:
 
     def _is_expected(self, before: Object | None, after: Object | None) -> bool:
         """Whether the last cycle counted with this change of a pod."""
-        if before and after:
-            return is_as_expected(self._expected(before), after)
-        return is_over(before, after)
+        if before is None or is_over(before, after):
+            return before is not None
+        if after is None or has_ended(after):
+            return self.awaited.gone(str(meta(before).get("uid", "")))
+        return is_as_expected(self._expected(before), after)
 
     def notify(self) -> None:
         """There is news of another kind."""
@@ -319,6 +324,7 @@ class Scheduler:
         self.binder.assumed.clear()
         self.binder.resting.clear()
         self.promises.clear()
+        self.news.awaited.clear()
         self.news.notify()
 
     @property
@@ -357,6 +363,8 @@ class Scheduler:
         self.promises.nominate(orders.nominations)
         self.stranded.watch(orders.binds)
         going, put_off = self.evictor.within_rates(orders.departures)
+        self.news.awaited.keep(self._is_there)
+        self.news.awaited.add(going)
         for departure in going:
             pod = self.store.get(PODS, departure.key) if departure.target else None
             if pod is not None:
@@ -370,22 +378,29 @@ class Scheduler:
                 self.binder.submit(gang, self.gangs)
         return tuple(put_off)
 
+    def _is_there(self, key: str, uid: str) -> bool:
+        pod = self.store.get(PODS, key)
+        return pod is not None and meta(pod).get("uid") == uid
+
     def _departed(self, snapshot: Snapshot, plan: Plan, outcomes: tuple[Departed, ...]) -> None:
         """Pods that stay keep their places; what that means for the others is decided again."""
         refused = [outcome.departure for outcome in outcomes if outcome.refused]
         for departure in refused:
             self.promises.stays(departure.key, departure.uid)
+            self.news.awaited.gone(departure.uid)
         if refused:
             self.news.notify()
         self.reporter.evicted(Evicted(snapshot, plan, outcomes))
 
 
 def _is_known(resource: Resource, before: Object | None, after: Object | None) -> bool:
-    """Whether it is a PodGroup that we made: it says what the pods said already.
+    """Whether a PodGroup that we made came or went: it says what the pods said already.
 
-    4,000 of them would else cause a cycle a second while they are written.
+    4,000 of them would else cause a cycle a second while they are written, or collected with their pods.
     """
-    return resource == POD_GROUPS and before is None and after is not None and is_own(after)
+    if resource != POD_GROUPS or (before is not None and after is not None):
+        return False
+    return is_own(before or after or {})
 
 
 def _waiting(snapshot: Snapshot, gangs: frozenset[str]) -> Iterator[str]:

@@ -57,9 +57,13 @@ class SubGroup:
         return any(child.name == podset if isinstance(child, PodSet) else child.has(podset) for child in self.children)
 
 
-@lru_cache(maxsize=4096)
 def flat_gang(min_member: int, topology: TopologyConstraint | None = None) -> SubGroup:
     """Tree of a gang without subgroups: one podset named ``default``; the same object for the same tree."""
+    return _flat_gang(min_member, topology)
+
+
+@lru_cache(maxsize=4096)
+def _flat_gang(min_member: int, topology: TopologyConstraint | None) -> SubGroup:
     return SubGroup(children=(PodSet("default", min_member),), topology=topology)
 
 

@@ -6,7 +6,7 @@ resource the evicted give at least what the newcomers lack, and the cheapest way
 divisible, is a bound of each stage.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -39,13 +39,26 @@ def proven_by_count(
 ) -> tuple[Stage, ...] | None:
     """The ``measured`` stages, each at its bound; None where sums do not prove them all.
 
-    ``names``: the model's stages. Few victims are chosen by their order, too, which sums do not tell; nor do they tell
-    what elastic gangs of unlike pods could give up instead.
+    ``names``: the model's stages. Few victims are chosen by their order, too, which sums do not tell.
     """
-    pool = outcome.pool
-    if pool is None or outcome.stale or len(rights.movable) <= MOST_RANKED or not COUNTED.issuperset(names):
+    if len(rights.movable) <= MOST_RANKED or not COUNTED.issuperset(names):
         return None
     if any(stage.value and not stage.optimal for stage in measured if stage.name in ("moved-pods", "nodes-opened")):
+        return None
+    bounds = bounds_by_count(outcome, rights, {stage.name: int(stage.value) for stage in measured})
+    if bounds is None or any(bounds.get(stage.name, stage.bound) < stage.value for stage in measured):
+        return None
+    return tuple(replace(stage, bound=stage.value, optimal=True) for stage in measured)
+
+
+def bounds_by_count(outcome: Outcome, rights: Rights, values: Mapping[str, int]) -> dict[str, int] | None:
+    """Bounds by sums of evicted work, gangs broken and evicted pods, each while those before it are at ``values``.
+
+    None where sums say nothing: of moved pods that ask for GPU memory, of stale gangs, and of what elastic gangs of
+    unlike pods could give up instead.
+    """
+    pool = outcome.pool
+    if pool is None or outcome.stale:
         return None
     evictable = rights.by_action.get(Action.RECLAIM, frozenset()) | rights.by_action.get(Action.PREEMPT, frozenset())
     by_memory = set(outcome.state.by_memory)
@@ -53,11 +66,7 @@ def proven_by_count(
         return None
     if loose_gangs(outcome.state, pool, evictable, anywhere=True):
         return None
-    sums = _Sums(outcome, pool, np.array(sorted(evictable), dtype=np.int64))
-    bounds = sums.bounds({stage.name: int(stage.value) for stage in measured})
-    if any(bounds.get(stage.name, stage.bound) < stage.value for stage in measured):
-        return None
-    return tuple(replace(stage, bound=stage.value, optimal=True) for stage in measured)
+    return _Sums(outcome, pool, np.array(sorted(evictable), dtype=np.int64)).bounds(values)
 
 
 class _Sums:
@@ -73,7 +82,7 @@ class _Sums:
         self.is_core = np.array([unit.is_core for unit in chosen], dtype=np.bool_)
         self.stratum = np.array([problem.gangs[unit.gang].gang.priority for unit in chosen], dtype=np.int64)
 
-    def bounds(self, values: dict[str, int]) -> dict[str, int]:
+    def bounds(self, values: Mapping[str, int]) -> dict[str, int]:
         """The least of every stage, as long as those before it are at ``values``."""
         found: dict[str, int] = {}
         given = np.zeros(len(self.need))

@@ -31,7 +31,7 @@ from kai_solver.engine.chains import (
     refuse_moves,
     without_moves,
 )
-from kai_solver.engine.counted import proven_by_count
+from kai_solver.engine.counted import bounds_by_count, proven_by_count
 from kai_solver.engine.decided import Decided, notes_of, source_of, stage_failed, with_bound, with_proven
 from kai_solver.engine.first import FIRST_S, as_if_ended, is_worth_it
 from kai_solver.engine.floor import Floor
@@ -401,19 +401,20 @@ class _Run:
         return self.clock() + SAFETY_S if self.model.search.deterministic else self.deadline_s - self.kept_s
 
     def _least(self, outcome: Outcome, child: SolverChild | None, refined: Refined | None) -> Mapping[str, int]:
-        """Bounds by the linear programme of the stages of ``outcome``; none where all that it is about is proven."""
+        """Bounds of the stages of ``outcome``, by sums and by the linear programme; none where all of it is proven."""
         if child is None or (refined is not None and not is_unproven(refined.stages)):
             return {}
         by_gpus = "disruption-gpus" in self.model.disrupting
         values = {stage.name: stage.value for stage in measured_stages(outcome, by_gpus=by_gpus)}
-        before, later, bounds = self._pricing, None, dict[str, int]()
+        before, later = self._pricing, None
+        found = [bounds_by_count(outcome, self._rights(outcome), values) or {}]
         if before is not None and before.covers(outcome, self._rights(outcome)):
-            bounds = before.bounds(values, self._priced_until_s)
+            found.append(before.bounds(values, self._priced_until_s))
         if before is None or not before.is_of(outcome):
             later = self._ask_prices(outcome, child)
         if later is not None:
-            found = later.bounds(values, self._priced_until_s)
-            bounds |= {name: max(bound, bounds.get(name, 0)) for name, bound in found.items()}
+            found.append(later.bounds(values, self._priced_until_s))
+        bounds = {name: max(one.get(name, 0) for one in found) for one in found for name in one}
         for error in [error for pricing in (before, later) if pricing is not None for error in pricing.errors]:
             self.report(error)
         self._phase("prices")

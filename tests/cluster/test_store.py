@@ -156,12 +156,14 @@ def test_a_pod_is_as_expected_where_it_was_bound_to_or_begins_there_or_leaves(
         (on("n1", "Failed"), None, True),
         (on("n1", "Succeeded"), None, True),
         (on("n1", "Running"), None, False),
-        (on("n1", "Failed"), on("n1", "Failed"), False),
+        (on("n1", "Failed"), on("n1", "Failed") | {"metadata": {"name": "a", "labels": {"app": "other"}}}, True),
+        (on("n1", "Failed"), on("n1", "Running"), False),
+        (on("n1", "Running"), on("n1", "Failed"), False),
         (None, on("n1", "Failed"), False),
         ({"status": 3}, None, False),
     ],
 )
-def test_a_pod_that_had_ended_frees_nothing_when_it_is_gone(before: Any, after: Any, is_so: bool) -> None:
+def test_a_pod_that_had_ended_frees_nothing_when_it_changes_or_is_gone(before: Any, after: Any, is_so: bool) -> None:
     assert is_over(before, after) is is_so
 
 

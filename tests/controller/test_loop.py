@@ -327,8 +327,13 @@ def test_a_pod_group_is_news_unless_we_made_it(world: World) -> None:
     world.api.create(POD_GROUPS, "n", ours)
     world.until(lambda: world.store.get(POD_GROUPS, "n/ours") is not None)
     assert settled(world) == 1
+    world.api.delete(POD_GROUPS, "n", "ours")
+    world.until(lambda: world.store.get(POD_GROUPS, "n/ours") is None)
+    assert settled(world) == 1, "nor when it is collected"
     world.api.create(POD_GROUPS, "n", {"metadata": {"name": "others"}, "spec": {"queue": "q"}})
     world.until(lambda: len(world.notes.cycles) == 2)
+    world.api.delete(POD_GROUPS, "n", "others")
+    world.until(lambda: len(world.notes.cycles) == 3)
 
 
 def test_what_was_expected_is_looked_at_late(world: World) -> None:
@@ -464,6 +469,30 @@ def test_while_places_are_promised_cycles_leave_half_of_the_time(world: World) -
         world.until(lambda done=done: len(begun) > done)  # type: ignore[misc]
     assert world.notes.cycles[-1].orders.nominations
     assert all(later - earlier >= 2 * slow_s for earlier, later in pairwise(begun))
+
+
+def test_a_victim_that_leaves_is_news_once_it_is_the_last_that_a_gang_waits_for(world: World) -> None:
+    world.scheduler.pace = Pace(period_s=0.05, settle_s=0.01, late_s=1000, idle_s=1000)
+    world.queue("rich", quota=0)
+    world.queue("poor", quota=16)
+    for node in ("a", "b"):
+        world.node(node)
+        world.pod(f"taken-{node}", queue="rich")
+    world.start()
+    world.until(lambda: len(world.places()) == 2)
+    for node in ("a", "b"):
+        world.api.patch(PODS, "n", f"taken-{node}", {"status": {"phase": "Running"}}, subresource="status")
+    world.seen()
+    world.gang("entitled", 2, queue="poor")
+    world.until(lambda: len(world.notes.departed) == 2)
+    world.seen()
+    before = settled(world)
+    world.api.delete(PODS, "n", "taken-a", grace_s=0)
+    world.seen()
+    assert settled(world) == before, "the gang still waits for the other"
+    world.api.patch(PODS, "n", "taken-b", {"status": {"phase": "Failed"}}, subresource="status")
+    world.until(lambda: len(world.places()) == 3)
+    assert not world.scheduler.news.awaited
 
 
 def test_what_may_stay_after_all_is_counted_again_at_once(world: World, monkeypatch: pytest.MonkeyPatch) -> None:

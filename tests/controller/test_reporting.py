@@ -287,6 +287,16 @@ def test_a_promised_place_stands_on_the_pod_until_it_is_void(world: World) -> No
     assert world.condition("entitled-0")["reason"] == "Unschedulable"
 
 
+def test_a_promise_is_not_taken_back_while_the_pod_is_bound_there(world: World) -> None:
+    victims(world)
+    world.round()
+    world.api.delete(PODS, "n", "taken-0", grace_s=0)
+    world.see()
+    world.round()
+    pod = world.get(PODS, "entitled-0")
+    assert (pod["spec"]["nodeName"], pod["status"]["nominatedNodeName"]) == ("a", "a")
+
+
 def test_what_may_not_be_evicted_is_not_told_that_it_is(world: World) -> None:
     victims(world)
     world.api.refuse = lambda note: ApiError(429, "TooManyRequests", "budget") if "eviction" in note else None

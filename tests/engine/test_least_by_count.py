@@ -105,6 +105,22 @@ def test_sums_prove_nothing_where_what_is_free_lies_apart() -> None:
         assert (found is not None) is is_proven
 
 
+def test_sums_bound_what_leaves_where_they_do_not_prove_what_moves() -> None:
+    """Eight nodes half full, and five pods that need a node each: 16 GPUs are free, so four pods leave at least."""
+    nodes = [a_node(f"n{index}", 4) for index in range(8)]
+    gangs = [a_gang(f"old-{index}", queue="theirs", on=nodes[index // 2].name) for index in range(16)]
+    snapshot = a_cluster(nodes, gangs, [a_queue("mine", 20), a_queue("theirs", 0)])
+    newcomers = tuple(a_gang(f"new-{index}", queue="mine", gpus=4, created_s=1.0) for index in range(5))
+    outcome = ran(replace(snapshot, gangs=(*snapshot.gangs, *newcomers)))
+    measured = measured_stages(outcome)
+    values = {stage.name: int(stage.value) for stage in measured}
+    assert values["evicted-pods"] >= 4
+    bounds = counted.bounds_by_count(outcome, rights_of(outcome), values)
+    assert bounds is not None
+    assert bounds["evicted-pods"] == bounds["gangs-broken"] == 4
+    assert proven_by_count(outcome, rights_of(outcome), NAMES, measured) is None
+
+
 def test_sums_prove_nothing_of_pods_that_take_less_elsewhere_or_gangs_that_could_give_up_others() -> None:
     full = many(2)
     assert _is_proven(full)

@@ -28,6 +28,7 @@ class Leaving:
 
     context: ReportContext
     _promised: dict[str, str] = field(default_factory=dict)
+    """Nodes by the pods that were promised a place there, and are not known to have it."""
     _has_looked: bool = False
 
     def victims(self, evicted: Evicted) -> None:
@@ -89,15 +90,23 @@ class Leaving:
                 )
         for key in self._void(cycle):
             self.context.statuses.patch(PODS, key, changes.not_promised, topic="promise", kind="strategic")
-        self._promised = {key: uid for key, (uid, _) in wanted.items()}
 
     def _void(self, cycle: Cycle) -> list[str]:
-        """Pods whose promise holds no longer; at first, also those that an earlier process promised a place."""
-        before = set(self._promised)
+        """Pods whose promise holds no longer; at first, also those that an earlier process promised a place.
+
+        A pod that is being bound where it was promised a place keeps the promise, as with kube-scheduler: to take it
+        back at that moment would only be one write more.
+        """
         if not self._has_looked:
-            before |= {pod.key for gang in cycle.snapshot.gangs for pod in gang.pods if pod.nominated_node}
+            found = (pod for gang in cycle.snapshot.gangs for pod in gang.pods if pod.nominated_node)
+            self._promised |= {pod.key: pod.nominated_node for pod in found}
             self._has_looked = True
-        return sorted(before - cycle.orders.nominations.keys())
+        orders = cycle.orders
+        bound = {pod.key: pod.node for gang in orders.binds for pod in gang.placements}
+        kept = {key: node for key, node in self._promised.items() if bound.get(key) == node}
+        void = self._promised.keys() - orders.nominations.keys() - kept.keys()
+        self._promised = kept | {key: node for key, (_, node) in orders.nominations.items()}
+        return sorted(void)
 
 
 def _without_gangs(snapshot: Snapshot) -> Snapshot:
