@@ -12,6 +12,7 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
+from kai_solver.bounds.whole_nodes import fewest_leaving
 from kai_solver.domain import Action, Stage
 from kai_solver.model.stages import MOST_RANKED
 from kai_solver.planstate.holdings import HoldRows
@@ -43,22 +44,22 @@ def proven_by_count(
     """
     if len(rights.movable) <= MOST_RANKED or not COUNTED.issuperset(names):
         return None
-    if any(stage.value and not stage.optimal for stage in measured if stage.name in ("moved-pods", "nodes-opened")):
+    if any(stage.value and not stage.optimal for stage in measured if stage.name == "nodes-opened"):
         return None
-    bounds = bounds_by_count(outcome, rights, {stage.name: int(stage.value) for stage in measured})
+    bounds = bounds_by_count(outcome, rights, {stage.name: stage.value for stage in measured})
     if bounds is None or any(bounds.get(stage.name, stage.bound) < stage.value for stage in measured):
         return None
     return tuple(replace(stage, bound=stage.value, optimal=True) for stage in measured)
 
 
-def bounds_by_count(outcome: Outcome, rights: Rights, values: Mapping[str, int]) -> dict[str, int] | None:
-    """Bounds by sums of evicted work, gangs broken and evicted pods, each while those before it are at ``values``.
+def bounds_by_count(outcome: Outcome, rights: Rights, values: Mapping[str, float]) -> dict[str, int] | None:
+    """Bounds by sums of evicted work, gangs broken, evicted and moved pods, each while those before are at ``values``.
 
     None where sums say nothing: of moved pods that ask for GPU memory, of stale gangs, and of what elastic gangs of
     unlike pods could give up instead.
     """
-    pool = outcome.pool
-    if pool is None or outcome.stale:
+    pool, problem = outcome.pool, outcome.state.problem
+    if pool is None or outcome.stale or problem.drained:
         return None
     evictable = rights.by_action.get(Action.RECLAIM, frozenset()) | rights.by_action.get(Action.PREEMPT, frozenset())
     by_memory = set(outcome.state.by_memory)
@@ -66,7 +67,11 @@ def bounds_by_count(outcome: Outcome, rights: Rights, values: Mapping[str, int])
         return None
     if loose_gangs(outcome.state, pool, evictable, anywhere=True):
         return None
-    return _Sums(outcome, pool, np.array(sorted(evictable), dtype=np.int64)).bounds(values)
+    bounds = _Sums(outcome, pool, np.array(sorted(evictable), dtype=np.int64)).bounds(values)
+    if "evicted-pods" in values:
+        newcomers = (pod for pod in outcome.state.places if problem.pod_node[pod] < 0)
+        bounds["moved-pods"] = max(0, fewest_leaving(problem, newcomers) - int(values["evicted-pods"]))
+    return bounds
 
 
 class _Sums:
@@ -82,7 +87,7 @@ class _Sums:
         self.is_core = np.array([unit.is_core for unit in chosen], dtype=np.bool_)
         self.stratum = np.array([problem.gangs[unit.gang].gang.priority for unit in chosen], dtype=np.int64)
 
-    def bounds(self, values: Mapping[str, int]) -> dict[str, int]:
+    def bounds(self, values: Mapping[str, float]) -> dict[str, int]:
         """The least of every stage, as long as those before it are at ``values``."""
         found: dict[str, int] = {}
         given = np.zeros(len(self.need))
@@ -104,7 +109,7 @@ class _Sums:
                 found = max(found, _cheapest(price[mine], held, amount))
         return int(np.ceil(found * (1 - ROUNDING) - ROUNDING))
 
-    def _most(self, mine: BoolArray, work: int) -> FloatArray:
+    def _most(self, mine: BoolArray, work: float) -> FloatArray:
         """(R,) the most that units of ``mine`` hold whose work is no more than ``work``."""
         return np.array([_cheapest(held, self.work[mine], work, dearest=True) for held in self.held[:, mine]])
 

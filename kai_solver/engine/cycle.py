@@ -526,8 +526,15 @@ class _Run:
         if known is None or known[0] is not rights:
             names = [stage.name for stage in self.model.stages]
             found = proven_by_count(outcome, rights, names, measured_stages(outcome))
+            if found is not None and not self._moves_least(outcome, found):
+                found = None
             known = self._known_sums = rights, found
         return known[1]
+
+    def _moves_least(self, outcome: Outcome, proven: tuple[Stage, ...]) -> bool:
+        """Whether no less work could be lost by moves, where the ``proven`` stages are at their bounds."""
+        lost = [s for s in measured_stages(outcome, moves=self.model.moves) if s.name == "moved-work" and s.value]
+        return all(stage.optimal for stage in with_moved_work([*proven, *lost], outcome, self.model.moves))
 
     def _chains_take_long(self, outcome: Outcome) -> bool:
         """Whether prices that are asked for before chains are found by their end; else they wait for what chains do."""

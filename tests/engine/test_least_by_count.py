@@ -95,9 +95,9 @@ def _said(plan: Plan) -> list[object]:
     return [[(s.name, s.value, s.bound, s.optimal) for s in plan.stages], plan.evictions, plan.binds, plan.moves]
 
 
-def test_sums_prove_nothing_where_what_is_free_lies_apart() -> None:
-    full = many(1, 3)
-    for left, is_proven in (({"old-0"}, True), ({"old-0", "old-4"}, False)):
+def test_sums_prove_nothing_where_what_is_free_lies_apart_unless_the_taker_needs_most_of_a_node() -> None:
+    for gpus, left, is_proven in ((3, {"old-0"}, True), (2, {"old-0", "old-4"}, False), (3, {"old-0", "old-4"}, True)):
+        full = many(1, gpus)
         cluster = replace(full, gangs=tuple(gang for gang in full.gangs if gang.name not in left))
         outcome = ran(cluster)
         assert len(outcome.admissions) == 1
@@ -106,7 +106,7 @@ def test_sums_prove_nothing_where_what_is_free_lies_apart() -> None:
 
 
 def test_sums_bound_what_leaves_where_they_do_not_prove_what_moves() -> None:
-    """Eight nodes half full, and five pods that need a node each: 16 GPUs are free, so four pods leave at least."""
+    """Of eight nodes half full, five are needed empty: ten pods leave, and four of them have no place elsewhere."""
     nodes = [a_node(f"n{index}", 4) for index in range(8)]
     gangs = [a_gang(f"old-{index}", queue="theirs", on=nodes[index // 2].name) for index in range(16)]
     snapshot = a_cluster(nodes, gangs, [a_queue("mine", 20), a_queue("theirs", 0)])
@@ -118,6 +118,8 @@ def test_sums_bound_what_leaves_where_they_do_not_prove_what_moves() -> None:
     bounds = counted.bounds_by_count(outcome, rights_of(outcome), values)
     assert bounds is not None
     assert bounds["evicted-pods"] == bounds["gangs-broken"] == 4
+    assert bounds["moved-pods"] == max(0, 10 - values["evicted-pods"])
+    assert counted.bounds_by_count(outcome, rights_of(outcome), values | {"evicted-pods": 4})["moved-pods"] == 6  # type: ignore[index]
     assert proven_by_count(outcome, rights_of(outcome), NAMES, measured) is None
 
 

@@ -39,7 +39,6 @@ def test_the_solver_reaches_what_is_expected(
 
 UNPROVEN = {
     # The model moves gangs whole; of several pods some may stay where they are, and its count is no bound then.
-    "moves-one-gang-frees-two-nodes": {"moved-pods"},
     "moves-two-gangs-into-two-racks": {"moved-pods"},
     # The core of an elastic gang is one choice of its pods among several, so others could go instead.
     "victims-second-replica-of-a-service": {"evicted-work/50", "evicted-pods"},

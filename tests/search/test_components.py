@@ -96,8 +96,10 @@ def planned(engine: Engine, cluster: Snapshot, *, apart: bool, fails: int = -1) 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(refine, "PARTED_FROM", 0)
         patch.setattr(refine, "components", split)
-        if fails >= 0:  # The bound by prices would hide it.
-            patch.setattr(import_module("kai_solver.engine.cycle")._Run, "_ask_prices", lambda *_: None)
+        if fails >= 0:  # The bounds by prices and by sums would hide it.
+            cycle = import_module("kai_solver.engine.cycle")
+            patch.setattr(cycle._Run, "_ask_prices", lambda *_: None)
+            patch.setattr(cycle, "bounds_by_count", lambda *_: None)
         patch.setattr(refine.StageOptimizer, "_search_part", hurried)
         plan = engine.cycle(cluster)
     assert not [note for note in plan.notes if "checker" in note]
