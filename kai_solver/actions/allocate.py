@@ -112,6 +112,7 @@ class Allocate:
                     refusal = self._place(unit, failed)
             except TimeIsUp:
                 self.postponed.append(unit)
+                line.unchanged()
                 continue
             if refusal is None or (unit.is_choice and self._place_other(unit)):
                 line.again(next_gang.gang)

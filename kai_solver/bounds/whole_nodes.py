@@ -1,4 +1,4 @@
-"""How many pods must leave their nodes, evicted or moved, where newcomers that take most of a node need one each."""
+"""The fewest pods that must be evicted or moved, where newcomers need most of a node each."""
 
 from collections.abc import Iterable
 
@@ -39,16 +39,17 @@ def fewest_leaving(problem: Problem, newcomers: Iterable[int]) -> int:
 def _freed_by_step(problem: Problem) -> IntArray:
     """(N, 1 + the most pods of a node) devices that are free once so many pods have left, those that hold most first.
 
-    A pod that shares a device frees it at most.
+    A pod that shares a device counts as if it freed the whole device.
     """
     parts = np.maximum(problem.device_free + problem.device_releasing, 0)
     free = np.where(problem.devices_known, (parts >= WHOLE).sum(axis=1), parts.sum(axis=1) // WHOLE)
     residents = Residents(problem)
     held = np.array([shape.gpu.devices for shape in problem.shapes.shapes], dtype=np.int64)[residents.shape]
-    order = np.lexsort((-held, residents.node))
-    node, held = residents.node[order], held[order]
-    at = np.arange(len(node)) - np.searchsorted(node, node)
-    steps = np.zeros((len(problem.nodes), 1 + int(at.max(initial=-1)) + 1), dtype=np.int64)
-    steps[:, 0] = free
-    steps[node, at + 1] = held
-    return np.cumsum(steps, axis=1)
+    node, held = residents.node[held > 0], held[held > 0]
+    order = np.lexsort((-held, node))
+    node, held = node[order], held[order]
+    step = 1 + np.arange(len(node)) - np.searchsorted(node, node)
+    freed = np.zeros((len(problem.nodes), 1 + int(step.max(initial=0))), dtype=np.int64)
+    freed[:, 0] = free
+    freed[node, step] = held
+    return np.cumsum(freed, axis=1)

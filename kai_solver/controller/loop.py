@@ -21,7 +21,7 @@ from kai_solver.cluster.resources import NODES, POD_GROUPS, PODS, Resource
 from kai_solver.cluster.store import Store, has_ended, is_as_expected, is_over, is_worth_a_cycle
 from kai_solver.cluster.view import View
 from kai_solver.controller.apart import Apart
-from kai_solver.controller.awaited import Awaited
+from kai_solver.controller.awaited import Awaited, waiting_gangs
 from kai_solver.controller.freshness import still_holding
 from kai_solver.controller.orders import Orders, orders_of
 from kai_solver.controller.quarantine import Quarantine
@@ -124,7 +124,7 @@ class News:
 
     In a burst each pod that we bind comes back twice, bound and running: that is what the last cycle counted with. So
     does each pod that we evict, being deleted; and one that has ended is gone later without freeing anything. A pod
-    that leaves for a gang is news once it is the last that the gang waits for.
+    that leaves for a gang is news once it is the last that the gang waits for (`Awaited`).
 
     Parameters
     ----------
@@ -156,10 +156,16 @@ class News:
 
     def _is_expected(self, before: Object | None, after: Object | None) -> bool:
         """Whether the last cycle counted with this change of a pod."""
-        if before is None or is_over(before, after):
-            return before is not None
+        if before is None:
+            return False
+        if is_over(before, after):
+            return True
+        uid = meta(before).get("uid")
         if after is None or has_ended(after):
-            return self.awaited.gone(str(meta(before).get("uid", "")))
+            return self.awaited.gone(str(uid))
+        if meta(after).get("uid") != uid:  # another pod of that name, and no watch told that the former one went
+            self.awaited.gone(str(uid))
+            return False
         return is_as_expected(self._expected(before), after)
 
     def notify(self) -> None:
@@ -363,8 +369,7 @@ class Scheduler:
         self.promises.nominate(orders.nominations)
         self.stranded.watch(orders.binds)
         going, put_off = self.evictor.within_rates(orders.departures)
-        self.news.awaited.keep(self._is_there)
-        self.news.awaited.add(going)
+        self.news.awaited.renew(going, waiting_gangs(snapshot, plan), self._node_of)
         for departure in going:
             pod = self.store.get(PODS, departure.key) if departure.target else None
             if pod is not None:
@@ -378,9 +383,13 @@ class Scheduler:
                 self.binder.submit(gang, self.gangs)
         return tuple(put_off)
 
-    def _is_there(self, key: str, uid: str) -> bool:
+    def _node_of(self, key: str, uid: str) -> str:
+        """Of a pod that runs; empty where it is not known to run."""
         pod = self.store.get(PODS, key)
-        return pod is not None and meta(pod).get("uid") == uid
+        if pod is None or meta(pod).get("uid") != uid or has_ended(pod):
+            return ""
+        spec = pod.get("spec")
+        return str(spec.get("nodeName") or "") if isinstance(spec, dict) else ""
 
     def _departed(self, snapshot: Snapshot, plan: Plan, outcomes: tuple[Departed, ...]) -> None:
         """Pods that stay keep their places; what that means for the others is decided again."""

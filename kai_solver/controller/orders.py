@@ -78,11 +78,11 @@ def _placements(
         _placement(bind, pods[bind.pod], gang.name if has_group else "", groups, signer) for bind in binds
     )
     ran = any(pod.status.is_active for pod in gang.pods)
-    return GangPlacement(gang.key, placements, min(_needed(gang, len(placements)), len(placements)), ran)
+    return GangPlacement(gang.key, placements, min(needed_pods(gang, len(placements)), len(placements)), ran)
 
 
-def _needed(gang: Gang, placements: int) -> int:
-    """How many of the pods the gang cannot do without: what lacks of its minimum; of a tree of subgroups, all."""
+def needed_pods(gang: Gang, placements: int) -> int:
+    """How many of ``placements`` the gang cannot do without: what its minimum lacks; of a tree of subgroups, all."""
     podsets = tuple(gang.root.podsets())
     active = Counter(pod.podset for pod in gang.pods if pod.status.is_active)
     if len(podsets) == 1:

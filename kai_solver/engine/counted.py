@@ -40,7 +40,7 @@ def proven_by_count(
 ) -> tuple[Stage, ...] | None:
     """The ``measured`` stages, each at its bound; None where sums do not prove them all.
 
-    ``names``: the model's stages. Few victims are chosen by their order, too, which sums do not tell.
+    ``names``: the model's stages. Where few units may leave, the victim order decides, too, and sums do not show it.
     """
     if len(rights.movable) <= MOST_RANKED or not COUNTED.issuperset(names):
         return None
@@ -53,13 +53,14 @@ def proven_by_count(
 
 
 def bounds_by_count(outcome: Outcome, rights: Rights, values: Mapping[str, float]) -> dict[str, int] | None:
-    """Bounds by sums of evicted work, gangs broken, evicted and moved pods, each while those before are at ``values``.
+    """Bounds by sums, within ``rights``, of evicted work, gangs broken, evicted and moved pods.
 
-    None where sums say nothing: of moved pods that ask for GPU memory, of stale gangs, and of what elastic gangs of
-    unlike pods could give up instead.
+    Each holds while the stages before it are at ``values``. None where sums say nothing: where gangs are stale or
+    drained, claims are known in part, pods that ask for GPU memory move, or elastic gangs could give up other pods.
     """
     pool, problem = outcome.pool, outcome.state.problem
-    if pool is None or outcome.stale or problem.drained:
+    claims = problem.snapshot.claims
+    if pool is None or outcome.stale or problem.drained or (claims is not None and claims.is_rough):
         return None
     evictable = rights.by_action.get(Action.RECLAIM, frozenset()) | rights.by_action.get(Action.PREEMPT, frozenset())
     by_memory = set(outcome.state.by_memory)

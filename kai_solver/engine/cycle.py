@@ -532,7 +532,7 @@ class _Run:
         return known[1]
 
     def _moves_least(self, outcome: Outcome, proven: tuple[Stage, ...]) -> bool:
-        """Whether no less work could be lost by moves, where the ``proven`` stages are at their bounds."""
+        """Whether the moves lose the least work, with the ``proven`` stages at their bounds."""
         lost = [s for s in measured_stages(outcome, moves=self.model.moves) if s.name == "moved-work" and s.value]
         return all(stage.optimal for stage in with_moved_work([*proven, *lost], outcome, self.model.moves))
 

@@ -20,7 +20,7 @@ class Decided:
     errors: tuple[str, ...]
     links: Stage | None = None
     bounds: Mapping[str, int] = field(default_factory=dict)
-    """By stage, what the linear programme proves of plans that cost no more in the stages before."""
+    """By stage, what sums or the linear programme prove of plans that cost no more in the stages before."""
     measured: Sequence[Stage] | None = None
     """Stages before pods were moved for a rule's sake, which no stage counts; None: none was."""
 
@@ -39,7 +39,7 @@ def with_bound(measured: Stage, solved: Stage | None) -> Stage:
 
 
 def with_proven(stage: Stage, bound: int | None) -> Stage:
-    """The stage with a bound of the linear programme, where that is better and holds for it."""
+    """The stage with a bound by sums or the linear programme, where that is better and holds for it."""
     if bound is None or not stage.bound < bound <= stage.value:
         return stage
     return replace(stage, bound=float(bound), optimal=bound >= stage.value)

@@ -11,6 +11,7 @@ from kai_solver.placement.fit import FitTable
 from kai_solver.placement.placing import Placer
 from kai_solver.planstate.losses import worth_lost
 from kai_solver.planstate.opening import opened_nodes
+from kai_solver.planstate.origins import moved_pods
 from kai_solver.planstate.outcome import Admission, Outcome
 from kai_solver.planstate.state import State
 from kai_solver.planstate.victims import VictimPool, part_of_unit
@@ -24,9 +25,10 @@ MOST_PODS = 1000
 def reseat(outcome: Outcome) -> None:
     """Place moved units again, and the allocation units for which others were disturbed, oldest first.
 
-    Nothing changes where one of them finds no place, where more of the wholly free nodes would be opened than now (or
-    more worth taken from usual pods, where the model prices what is left over), where a queue would pass its limit, or
-    where a pod that keeps its place would lose a peer that it requires, or get one that it excludes.
+    Nothing changes where one of them finds no place, where a pod would move that stays now (units move whole or in
+    part), where more of the wholly free nodes would be opened than now (or more worth taken from usual pods, where the
+    model prices what is left over), where a queue would pass its limit, or where a pod that keeps its place would lose
+    a peer that it requires, or get one that it excludes.
     Allocation units that disturb nothing keep what they have: most of it can be bound at once.
     """
     pool, state = outcome.pool, outcome.state
@@ -34,12 +36,12 @@ def reseat(outcome: Outcome) -> None:
         return
     moved = [unit.index for unit in pool.units if pool.is_moved(unit.index)]
     comers = [a for a in outcome.admissions if a.action is not Action.ALLOCATE]
-    mark, opened, lost = state.mark(), len(opened_nodes(state)), _lost(state)
+    mark, opened, lost, elsewhere = state.mark(), len(opened_nodes(state)), _lost(state), set(moved_pods(state))
     for pod in [*(p for u in moved for p in pool.units[u].pods), *(p for a in comers for p in a.allocation_unit.pods)]:
         state.lift(pod)
     is_done = _seat(state, pool, moved, comers) and _within_limits(state, pool, moved)
     is_worse = not is_done or len(opened_nodes(state)) > opened or _lost(state) > lost
-    if is_worse or not state.keeps_rules():
+    if is_worse or not elsewhere.issuperset(moved_pods(state)) or not state.keeps_rules():
         state.rollback(mark)
     for unit in moved:
         pool.note_places(unit)

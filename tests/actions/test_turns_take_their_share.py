@@ -47,12 +47,13 @@ class Looks:
 def one_large_and_others() -> Snapshot:
     plain = a_gang("large", pods=40, need=40)
     large = replace(plain, pods=tuple(replace(pod, constraints=RULES) for pod in plain.pods))
-    others = [a_gang(f"small-{i}", pods=1, created_s=1.0 + i, need=1) for i in range(5)]
+    others = [a_gang(f"small-{i}", gpus=1 + i % 2, created_s=1.0 + i, need=1) for i in range(5)]
     return a_cluster([a_node(f"n{i}", 8) for i in range(6)], [large, *others], [a_queue("q", 48)])
 
 
-def ran(pace: Looks) -> Outcome:
-    return Actions(build_problem(one_large_and_others()), (Action.ALLOCATE,), SolverActions(None), pace).run()
+def ran(pace: Looks, *, by_board: bool = False) -> Outcome:
+    problem = build_problem(one_large_and_others())
+    return Actions(problem, (Action.ALLOCATE,), SolverActions(None), pace, by_board=by_board).run()
 
 
 def served(outcome: Outcome) -> list[str]:
@@ -67,10 +68,17 @@ def test_past_its_share_it_is_placed_after_the_others() -> None:
     assert served(ran(Looks(next_gang=2))) == [*(f"small-{i}" for i in range(5)), "large"]
 
 
-def test_without_time_after_them_it_waits_and_is_told_why() -> None:
+def test_on_arrays_the_others_have_their_turns_meanwhile_and_every_admitted_gang_has_its_places() -> None:
+    outcome = ran(Looks(next_gang=2), by_board=True)
+    assert outcome.state.places.keys() == {pod for a in outcome.admissions for pod in a.allocation_unit.pods}
+    assert served(outcome) == [*(f"small-{i}" for i in range(5)), "large"]
+
+
+@pytest.mark.parametrize("by_board", [False, True])
+def test_without_time_after_them_it_waits_and_is_told_why(by_board: bool) -> None:
     pace = Looks(next_gang=2)
     pace.is_over = lambda: pace.in_all > 2  # type: ignore[method-assign]
-    outcome = ran(pace)
+    outcome = ran(pace, by_board=by_board)
     assert "large" not in served(outcome)
     large = next(g.index for g in outcome.state.problem.gangs if g.gang.name == "large")
     assert outcome.refusals[large][Action.ALLOCATE] == SHARE_ENDED

@@ -210,7 +210,7 @@ class BoardLine:
         look_at_queues(self.board.arrays)
 
     def unchanged(self) -> None:
-        """A gang that is not plain was refused."""
+        """A gang that is not plain was refused, or is postponed."""
         look_at_queues(self.board.arrays)
 
     def rest(self) -> Iterator[int]:
