@@ -87,7 +87,8 @@ def _stay(state: State, placer: Placer, gang: GangShape, pods: list[int]) -> boo
     mark = state.mark()
     for pod in pods:
         state.lift(pod)
-    can_stay = state.returns_to_origin(pods) and within_limits(state, gang.queue) and state.keeps_spacing(gang.index)
+    returns = state.returns_to_origin(pods) or (len(pods) == 1 and _others_make_way(state, placer, pods[0]))
+    can_stay = returns and within_limits(state, gang.queue) and state.keeps_spacing(gang.index)
     if can_stay and placer.keeps_domains(gang, gang.root):
         return True
     state.rollback(mark)

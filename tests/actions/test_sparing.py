@@ -164,3 +164,19 @@ def test_a_victim_whose_devices_are_needed_leaves() -> None:
     spare(outcome)
     assert outcome.state.gone == {old}
     assert len(outcome.state.places[new].devices) == 3
+
+
+def test_a_moved_pod_stays_where_newcomers_may_have_other_devices_than_its_own() -> None:
+    """Node n has three GPUs. The newcomer got the one that the moved pod held, and two others are free."""
+    gangs = [a_gang("old", queue="v", gpus=1, on="n"), a_gang("new", queue="v", gpus=1)]
+    problem = build_problem(a_cluster([a_node("n", 3), a_node("z", 3)], gangs, [a_queue("v", 9)]))
+    outcome = Outcome(State(problem))
+    old, new = (next(p for p, pod in enumerate(problem.pods) if pod.key == f"ns/{name}-0") for name in ("old", "new"))
+    held = problem.held_devices[old]
+    outcome.state.evict(old)
+    outcome.state.put(old, 1, now=False)
+    assert outcome.state.put(new, 0, now=False, wanted=held).devices == held
+    spare(outcome)
+    assert not outcome.state.gone
+    assert outcome.state.places.keys() == {new}
+    assert set(outcome.state.places[new].devices).isdisjoint(held)
