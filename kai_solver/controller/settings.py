@@ -320,8 +320,8 @@ class ControllerSettings(BaseSettings):
         default=1.0,
         description=(
             "Least time from the start of one cycle to the start of the next. While pods wait for places that others"
-            " leave, cycles take at most half of the time, and an evicted pod that leaves starts a cycle only if it is the"
-            " last one that a gang waits for. Otherwise a cycle follows within 5 seconds."
+            " leave, cycles take at most half of the time, and an evicted pod that leaves starts a cycle only if it is"
+            " the last one that a gang waits for. Otherwise a cycle follows within 5 seconds."
         ),
     )
     settle: Seconds = Field(
