@@ -81,7 +81,7 @@ class Promises:
         """A change in the store: a promise is kept as soon as its pod has a node, for the pod may be gone by the next
         cycle.
         """
-        if resource == PODS and after is not None and _node(after) and self._moves:
+        if resource == PODS and after is not None and node_name(after) and self._moves:
             with self._lock:
                 self._moves = {moved: move for moved, move in self._moves.items() if move.successor != key}
 
@@ -136,7 +136,7 @@ class Promises:
         """The promise is kept, or its pod no longer exists."""
         if successor is None:
             move.successor = ""
-        elif _node(successor):
+        elif node_name(successor):
             del self._moves[key]
 
 
@@ -152,7 +152,7 @@ def _by_maker(pods: Iterable[Object], makers: set[str]) -> dict[str, list[Object
 
 
 def _waits(pod: Object) -> bool:
-    return not _node(pod) and not meta(pod).get("deletionTimestamp")
+    return not node_name(pod) and not meta(pod).get("deletionTimestamp")
 
 
 def _maker(pod: Object) -> str:
@@ -171,7 +171,8 @@ def _uid(pod: Object | None) -> str:
     return str(meta(pod).get("uid", "")) if pod is not None else ""
 
 
-def _node(pod: Object) -> str:
+def node_name(pod: Object) -> str:
+    """The node of a pod; empty where it has none, or its spec cannot be read."""
     spec = pod.get("spec")
     return str(spec.get("nodeName") or "") if isinstance(spec, dict) else ""
 

@@ -16,7 +16,7 @@ from typing import Protocol
 from kai_solver.cluster.api import Object, key_of, meta
 from kai_solver.cluster.binding import Binder, GangBound
 from kai_solver.cluster.evicting import Departed, Departure, Evictor
-from kai_solver.cluster.promises import Promises
+from kai_solver.cluster.promises import Promises, node_name
 from kai_solver.cluster.resources import NODES, POD_GROUPS, PODS, Resource
 from kai_solver.cluster.store import Store, has_ended, is_as_expected, is_over, is_worth_a_cycle
 from kai_solver.cluster.view import View
@@ -388,8 +388,7 @@ class Scheduler:
         pod = self.store.get(PODS, key)
         if pod is None or meta(pod).get("uid") != uid or has_ended(pod):
             return ""
-        spec = pod.get("spec")
-        return str(spec.get("nodeName") or "") if isinstance(spec, dict) else ""
+        return node_name(pod)
 
     def _departed(self, snapshot: Snapshot, plan: Plan, outcomes: tuple[Departed, ...]) -> None:
         """Pods that stay keep their places; what that means for the others is decided again."""

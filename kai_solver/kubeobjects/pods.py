@@ -240,7 +240,7 @@ class PodReader:
         return replace(constraints, blocked=(*constraints.blocked, *lacking)) if lacking else constraints
 
     def is_still(self, pod: RawPod) -> bool:
-        """Whether a pod whose object did not change has the state that was read; being deleted too long is another."""
+        """Whether the state that was read still holds while the object is unchanged: a deletion may take too long."""
         is_timed = pod.status in (PodStatus.RELEASING, PodStatus.STUCK_IN_RELEASING)
         return not is_timed or self._status(pod.raw, None) is pod.status
 

@@ -92,7 +92,7 @@ class Leaving:
             self.context.statuses.patch(PODS, key, changes.not_promised, topic="promise", kind="strategic")
 
     def _void(self, cycle: Cycle) -> list[str]:
-        """Pods whose promise holds no longer; at first, also those that an earlier process promised a place.
+        """Pods with a promise that no longer holds; at first, also those with a promise of an earlier process.
 
         A pod that is being bound where it was promised a place keeps the promise, as with kube-scheduler: to take it
         back at that moment would only be one write more.
