@@ -525,15 +525,16 @@ class _Run:
         rights, known = self._rights(outcome), self._known_sums
         if known is None or known[0] is not rights:
             names = [stage.name for stage in self.model.stages]
-            found = proven_by_count(outcome, rights, names, measured_stages(outcome))
-            if found is not None and not self._moves_least(outcome, found):
+            measured = measured_stages(outcome, moves=self.model.moves)
+            lost = [stage for stage in measured if stage.name == "moved-work" and stage.value]
+            found = proven_by_count(outcome, rights, names, [s for s in measured if s.name != "moved-work"])
+            if found is not None and not self._is_proven_with(lost, found, outcome):
                 found = None
             known = self._known_sums = rights, found
         return known[1]
 
-    def _moves_least(self, outcome: Outcome, proven: tuple[Stage, ...]) -> bool:
-        """Whether the moves lose the least work, with the ``proven`` stages at their bounds."""
-        lost = [s for s in measured_stages(outcome, moves=self.model.moves) if s.name == "moved-work" and s.value]
+    def _is_proven_with(self, lost: Sequence[Stage], proven: Sequence[Stage], outcome: Outcome) -> bool:
+        """Whether the moves lose the least work (``lost``), with the ``proven`` stages at their bounds."""
         return all(stage.optimal for stage in with_moved_work([*proven, *lost], outcome, self.model.moves))
 
     def _chains_take_long(self, outcome: Outcome) -> bool:
