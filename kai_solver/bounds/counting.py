@@ -41,24 +41,22 @@ UNCOUNTED = -1
 class Relaxed:
     """Capacity with all flexible pods lifted out: (R, N) resources and (N, D) free parts of devices.
 
-    ``rules``: what may still be used by optional rules that limit it. ``fits``, ``totals``, ``least``: what was counted
-    already.
+    ``rules``: what may still be used by optional rules that limit it. ``whole``: (N,) devices that are wholly free.
+    ``fits``, ``totals``, ``least``: what was counted already.
     """
 
     free: IntArray
     device_free: IntArray
     rules: tuple[RuleBound, ...] = ()
+    whole: IntArray = field(init=False, compare=False, repr=False)
     fits: dict[tuple[int, frozenset[str]], IntArray] = field(default_factory=dict, compare=False, repr=False)
     totals: dict[tuple[str, int, frozenset[int], frozenset[str]], int] = field(
         default_factory=dict, compare=False, repr=False
     )
     least: dict[frozenset[str], IntArray] = field(default_factory=dict, compare=False, repr=False)
 
-    @property
-    def whole(self) -> IntArray:
-        """(N,) devices that are wholly free."""
-        whole: IntArray = (self.device_free >= WHOLE).sum(axis=1)
-        return whole
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "whole", np.count_nonzero(self.device_free >= WHOLE, axis=1))
 
     def slots(self, problem: Problem, size: int, shapes: frozenset[int], dropped: frozenset[str]) -> int:
         """Slots of ``size`` wholly free devices on the nodes that any of ``shapes`` may be on."""

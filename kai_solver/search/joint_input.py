@@ -1,7 +1,7 @@
 """From the state of the actions to the input of the model: what is flexible is lifted out, the rest is taken off."""
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import chain, islice
@@ -50,6 +50,29 @@ class Standing:
     disturbed: frozenset[int]
     evicted: frozenset[int]
     cores: tuple[int, ...]
+    _known: dict[tuple[str, int], tuple[frozenset[int], frozenset[int]]] = field(
+        default_factory=dict, compare=False, repr=False
+    )
+    """By name and identity of the eligible units, these and the answer. Questions of equal rights have the same object:
+    on 20,000 nodes 800 questions ask of 12,000 units each."""
+
+    def units(self, eligible: frozenset[int]) -> frozenset[int]:
+        """Units that may be disturbed beside the ``eligible``: those that were."""
+        return self._once("units", eligible, lambda: eligible | self.disturbed)
+
+    def served(self, eligible: frozenset[int]) -> frozenset[int]:
+        """The ``eligible`` that are cores of gangs which got places in this cycle."""
+        return self._once("served", eligible, lambda: eligible.intersection(self.cores))
+
+    def kept(self, eligible: frozenset[int]) -> frozenset[int]:
+        """`units` that keep their right to run where nothing is evicted: not cores whose gangs may lose their places."""
+        return self._once("kept", eligible, lambda: self.units(eligible) - self.served(eligible) - self.evicted)
+
+    def _once(self, name: str, eligible: frozenset[int], make: Callable[[], frozenset[int]]) -> frozenset[int]:
+        found = self._known.get((name, id(eligible)))
+        if found is None:
+            found = self._known[name, id(eligible)] = eligible, make()
+        return found[1]
 
 
 @dataclass(slots=True)
@@ -138,6 +161,8 @@ class JointModelInput:
     def shapes_of(self, allocation_units: list[AllocationUnit]) -> Counter[int]:
         """Pods of ``allocation_units`` by shape; of a list that only grew, what came to it is counted."""
         before, counted = self._counted
+        if allocation_units is before:
+            return Counter(counted)
         if allocation_units[: len(before)] != before:
             before, counted = [], Counter()
         counted = counted + self.problem.by_shape(

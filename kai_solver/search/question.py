@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import replace
 from functools import cached_property
+from itertools import chain
 
 import numpy as np
 from numpy.typing import NDArray
@@ -59,8 +60,8 @@ class Question:
         standing = model_input.standing()
         self.admitted, self.disturbed, self.evicted = standing.admitted, standing.disturbed, standing.evicted
         """``evicted``: units that earlier questions evicted."""
-        self._allocation_units = standing.allocation_units
-        self.served = self.eligible.intersection(standing.cores)
+        self._standing = standing
+        self.served = standing.served(self.eligible)
         """Cores of gangs that got places in this cycle: they may move, but to evict them would undo an admission."""
         self.is_rough = self.problem.snapshot.claims is not None and self.problem.snapshot.claims.is_rough
         is_blurred = self.is_rough or self.state.is_crossed
@@ -125,16 +126,16 @@ class Question:
     @cached_property
     def units(self) -> frozenset[int]:
         """Units that this question may disturb, with those that earlier ones did."""
-        return self.eligible | self.disturbed
+        return self._standing.units(self.eligible)
 
     def bound(self) -> Blocker | None:
         """What proves "no" without a search."""
         needed = self.problem.by_shape(self.allocation_unit.pods)
-        droppable = {self.outcome.pool.units[u].gang for u in self.served} if self.outcome.pool is not None else set()
-        admitted = self._allocation_units
-        if droppable:
-            admitted = [allocation_unit for allocation_unit in admitted if allocation_unit.gang not in droppable]
+        admitted = self._standing.allocation_units
         beside = self.model_input.shapes_of(admitted)
+        if self.undone:
+            lost = chain.from_iterable(unit.pods for unit in admitted if unit.gang in self.undone)
+            beside = beside - self.problem.by_shape(lost)
         if self.outcome.pool is not None:
             beside.update(self.model_input.room_at_origins(self.kept))
         relaxed = self.model_input.relaxed(self.units | self.shielded)
@@ -191,15 +192,16 @@ class Question:
         return evictable(self.state, pool, self.preemptor, units, sorted(self.undone), lasting=lasting)
 
     @cached_property
-    def droppable(self) -> frozenset[int]:
-        """Units that may be gone at no cost to any gang's rights."""
-        preempted = self.eligible if self.action is Action.PREEMPT else frozenset()
-        return self.served | preempted | (self.evicted - self.charged)
-
-    @cached_property
     def kept(self) -> frozenset[int]:
-        """Units that keep their right to run, though not their places."""
-        return self.units - self.charged - self.droppable
+        """Units that keep their right to run, though not their places: all but those that may be gone at no cost.
+
+        No cost to any gang's rights have victims of preemption, and units whose gangs may lose the places that they got.
+        """
+        if not self._evicts:
+            return self._standing.kept(self.eligible)
+        if self.action is Action.PREEMPT:
+            return self.disturbed - self.eligible - self.evicted
+        return self.units - self.charged - self.served - self.evicted
 
     # -- model ---------------------------------------------------------------------------------------------------
 

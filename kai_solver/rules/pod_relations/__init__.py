@@ -6,15 +6,16 @@ rows alone; all else of it is here. Of which pods rules and preferences speak is
 `Problem.related`, `Shape.affinity_labels`; parts that place many pods at once, or part the model, ask that.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
+from kai_solver.domain import Pod
 from kai_solver.model.variables import Variables
 from kai_solver.planstate.state import State
 from kai_solver.problem import Problem
 from kai_solver.problem.rules import Rule, RuleFacts
 from kai_solver.rules.pod_relations import affinity_rows
 from kai_solver.rules.pod_relations.index import PodAffinityIndex
-from kai_solver.rules.pod_relations.ledger import NAME, PodRelations, running_pods
+from kai_solver.rules.pod_relations.ledger import NAME, PodRelations, running_pods, with_leaving
 
 
 class PodRelationsFacts(RuleFacts):
@@ -25,13 +26,24 @@ class PodRelationsFacts(RuleFacts):
     """Pods of which a rule speaks have `Shape.affinity_labels`: these tie them."""
 
     def __init__(self) -> None:
-        self._running: PodAffinityIndex | None = None
+        self._running: tuple[Sequence[Pod], PodAffinityIndex] | None = None
+        self._with_leaving: PodAffinityIndex | None = None
+
+    def _staying(self, problem: Problem) -> PodAffinityIndex:
+        """Running pods without those that leave; not to be changed.
+
+        Each state of a cycle needs two or three views of them: 12,911 pods are counted in 52 ms and copied in 5 ms
+        (5,000 nodes, 2026-11-28).
+        """
+        if self._running is None or self._running[0] is not problem.pods:
+            self._running = problem.pods, running_pods(problem)
+        return self._running[1]
 
     def ledger(self, state: State, /) -> PodRelations:
-        return PodRelations(state)
+        return PodRelations(state, self._staying(state.problem))
 
     def is_crossed(self, problem: Problem, /) -> bool:
-        return running_pods(problem, leaving=False).is_crossed()
+        return self._staying(problem).is_crossed()
 
     def add_rows(self, variables: Variables, /) -> None:
         affinity_rows.add(variables)
@@ -42,9 +54,9 @@ class PodRelationsFacts(RuleFacts):
     def refusals(self, after: Problem, pod: int, /) -> Mapping[int, str]:
         if pod not in after.ruled:
             return {}
-        if self._running is None:
-            self._running = running_pods(after, leaving=True)
-        return self._running.reason_by_node(after.pods[pod])
+        if self._with_leaving is None:
+            self._with_leaving = with_leaving(after, self._staying(after).copy())
+        return self._with_leaving.reason_by_node(after.pods[pod])
 
 
 class PodRelationsRule(Rule):

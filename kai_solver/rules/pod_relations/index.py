@@ -74,6 +74,13 @@ class _Tally:
             self._amounts[node] += amount
         self.number += amount
 
+    def copy(self) -> "_Tally":
+        """The same amounts, to be changed apart."""
+        found = _Tally(self._nodes, self.selectors)
+        found._few, found.number = self._few.copy(), self.number
+        found._amounts = None if self._amounts is None else self._amounts.copy()
+        return found
+
 
 class _Tallies(Generic[_K]):
     """Tallies by rule. A rule is asked once about a kind of pods that have a label which it requires."""
@@ -114,6 +121,19 @@ class _Tallies(Generic[_K]):
             self._about[kind] = len(self._rules), found
         return found
 
+    def copy(self) -> "_Tallies[_K]":
+        """The same rules and amounts, to be changed apart."""
+        found: _Tallies[_K] = _Tallies(self.nodes)
+        found._known = {key: tally.copy() for key, tally in self._known.items()}
+        found._rules = [(key, found._known[key]) for key, _ in self._rules]
+        found._by_label = {label: numbers.copy() for label, numbers in self._by_label.items()}
+        found._others = self._others.copy()
+        found._about = {
+            kind: (asked, [(key, found._known[key]) for key, _ in rules])
+            for kind, (asked, rules) in self._about.items()
+        }
+        return found
+
 
 class _Kinds:
     """Numbers for pods that no selector can tell apart: one namespace, the same labels.
@@ -142,6 +162,14 @@ class _Kinds:
                     self._by_label.setdefault(label, []).append(number)
             found = self._known[id(pod)] = pod, number
         return found[1]
+
+    def copy(self) -> "_Kinds":
+        """The same pods, to be changed apart."""
+        found = _Kinds()
+        found.samples, found.nodes = self.samples.copy(), [nodes.copy() for nodes in self.nodes]
+        found._numbers, found._known = self._numbers.copy(), self._known.copy()
+        found._by_label = {label: numbers.copy() for label, numbers in self._by_label.items()}
+        return found
 
     def matching(self, selectors: _Selectors) -> Iterator[int]:
         """Kinds whose pods match all ``selectors``."""
@@ -191,6 +219,15 @@ class PodAffinityIndex:
         self._bearing: dict[tuple[str, ...], BoolArray] = {}
         self._pulls: _Tallies[PodTerm] = _Tallies(len(self.nodes))
         self._kinds = _Kinds()
+
+    def copy(self) -> "PodAffinityIndex":
+        """The same pods, to be changed apart; what depends on the nodes alone is shared."""
+        found = PodAffinityIndex(self.nodes, self._predicates)
+        found._codes, found._eligible, found._bearing = self._codes, self._eligible, self._bearing
+        found._placed, found._kinds = self._placed.copy(), self._kinds.copy()
+        found._counts, found._bearers, found._guards = self._counts.copy(), self._bearers.copy(), self._guards.copy()
+        found._required, found._pulls = self._required.copy(), self._pulls.copy()
+        return found
 
     def place(self, pod: Pod, node: int, *, new: bool = False) -> None:
         """Count ``pod`` on ``node``; ``new``: its spread and affinity must hold for pods placed later."""

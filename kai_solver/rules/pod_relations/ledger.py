@@ -24,19 +24,19 @@ class PodRelations(Ledger):
 
     ``_later``: after the plan has been carried out. ``_now``: now, including leaving pods, and all new pods.
     ``_certain``: pods that run and stay, or start now: pods that start may rely on these. None if no pod requires
-    others.
+    others. All begin with the ``running`` pods, which are those of `running_pods`.
     """
 
     kind = NAME
 
-    def __init__(self, state: State) -> None:
+    def __init__(self, state: State, running: PodAffinityIndex) -> None:
         problem = self._problem = state.problem
         self._related, self._ruled = problem.related, problem.ruled
         self._places = state.places
-        self._later = running_pods(problem, leaving=False)
-        self._now = running_pods(problem, leaving=True)
+        self._later = running.copy()
+        self._now = with_leaving(problem, running.copy())
         requires = any(shape.constraints.affinity for shape in problem.shapes.shapes)
-        self._certain = running_pods(problem, leaving=False) if requires else None
+        self._certain = running.copy() if requires else None
         self._samples = {problem.pod_shape[pod]: problem.pods[pod] for pod in problem.ruled}
 
     def counts_alike(self, shape: int, /) -> bool:
@@ -118,12 +118,19 @@ class PodRelations(Ledger):
         return self._later.reasons(self._problem.pods[pod], nodes)
 
 
-def running_pods(problem: Problem, *, leaving: bool) -> PodAffinityIndex:
-    """Running pods that rules or wishes are about. ``leaving``: include those that leave."""
+def running_pods(problem: Problem) -> PodAffinityIndex:
+    """Running pods that rules or wishes are about, without those that leave."""
     index = PodAffinityIndex(problem.nodes, problem.predicates)
     for number in sorted(problem.related):
-        pod = problem.pods[number]
-        stays = leaving or pod.status is not PodStatus.RELEASING
-        if problem.pod_node[number] >= 0 and pod.status.holds_resources and stays:
-            index.place(pod, problem.pod_node[number])
+        status = problem.pods[number].status
+        if problem.pod_node[number] >= 0 and status.holds_resources and status is not PodStatus.RELEASING:
+            index.place(problem.pods[number], problem.pod_node[number])
+    return index
+
+
+def with_leaving(problem: Problem, index: PodAffinityIndex) -> PodAffinityIndex:
+    """``index`` with pods that leave."""
+    for number in sorted(problem.related):
+        if problem.pod_node[number] >= 0 and problem.pods[number].status is PodStatus.RELEASING:
+            index.place(problem.pods[number], problem.pod_node[number])
     return index
