@@ -44,10 +44,10 @@ CPU_PROFIT = 0.1
 """Of a thousandth of a CPU of a pod without GPUs, in thousandths of a GPU: such pods are served, too."""
 
 
-def profits(demand: Demand, cpu: Ints) -> Floats:
+def profits(demand: Demand, cpu: Ints, cpu_profit: float = CPU_PROFIT) -> Floats:
     """What one pod of each kind brings, shape (C,), in thousandths of a GPU; ``cpu``: what it asks for, shape (C,)."""
     gpus = demand.total_milli * np.where(demand.gpus > 1, SEVERAL_PROFIT, 1.0)
-    profit: Floats = np.where(demand.gpus == 0, CPU_PROFIT * cpu, gpus)
+    profit: Floats = np.where(demand.gpus == 0, cpu_profit * cpu, gpus)
     return profit
 
 

@@ -65,7 +65,7 @@ class Standing:
         return self._once("served", eligible, lambda: eligible.intersection(self.cores))
 
     def kept(self, eligible: frozenset[int]) -> frozenset[int]:
-        """`units` that keep their right to run where nothing is evicted: not cores whose gangs may lose their places."""
+        """`units` that keep their right to run if nothing is evicted: not cores of gangs that may lose their places."""
         return self._once("kept", eligible, lambda: self.units(eligible) - self.served(eligible) - self.evicted)
 
     def _once(self, name: str, eligible: frozenset[int], make: Callable[[], frozenset[int]]) -> frozenset[int]:

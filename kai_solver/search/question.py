@@ -195,7 +195,7 @@ class Question:
     def kept(self) -> frozenset[int]:
         """Units that keep their right to run, though not their places: all but those that may be gone at no cost.
 
-        No cost to any gang's rights have victims of preemption, and units whose gangs may lose the places that they got.
+        Those are victims of preemption, and units of gangs that may lose the places which they got in this cycle.
         """
         if not self._evicts:
             return self._standing.kept(self.eligible)

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from kai_solver.lab.experiments.cluster import Cluster, Devices
+from kai_solver.lab.experiments.first_pods import FirstPods
 from kai_solver.lab.experiments.fragmentation import Fragmentation
 from kai_solver.lab.experiments.trace import Bools, Floats, Ints, Shape
 from kai_solver.leftover import ValueTable
@@ -24,6 +25,8 @@ class Judge:
         Values at what pods are worth now.
     small
         The same where no pod takes a whole node.
+    first
+        Bounds the value of nodes with little CPU.
     fragmentation
         What settles ties.
     model
@@ -36,6 +39,7 @@ class Judge:
 
     table: ValueTable
     small: ValueTable
+    first: FirstPods
     fragmentation: Fragmentation
     model: Ints
     kind: Ints
@@ -47,11 +51,14 @@ class Judge:
 
     def value(self, nodes: Ints, cpu: Ints, memory: Ints, free: Ints) -> Floats:
         """Value of ``nodes`` if they had ``cpu`` and ``memory``, shape (K,), and ``free``, shape (K, D)."""
-        spoiled = self.fragmentation.amount(cpu, free, self.model[nodes])
-        values: Floats = (
-            self.table.of_nodes(self.room(nodes, cpu, memory), free, self.kind[nodes]) - FRAGMENTATION_WEIGHT * spoiled
-        )
-        return values
+        room, kind = self.room(nodes, cpu, memory), self.kind[nodes]
+        values = self.table.of_nodes(room, free, kind)
+        tight = self.first.are_tight(room, free)
+        if tight.size:
+            bound = self.first.value(self.table, room[tight], free[tight], kind[tight])
+            values[tight] = np.minimum(values[tight], bound)
+        judged: Floats = values - FRAGMENTATION_WEIGHT * self.fragmentation.amount(cpu, free, self.model[nodes])
+        return judged
 
 
 class Landscape:

@@ -51,6 +51,21 @@ def test_a_pod_without_gpus_or_with_several_fails_only_where_it_fits_nowhere(sma
     assert (~record.placed[sizes == "8"]).sum() <= (~fgd.placed[sizes == "8"]).sum()
 
 
+@pytest.mark.parametrize(
+    ("rule", "limit", "refused"),
+    [("LEAST_PACKED", 1.1, ("share",)), ("REFUSE_ABOVE", -1.0, ("share", "cpu"))],
+)
+def test_only_shares_and_pods_without_gpus_are_refused(
+    small: Path, monkeypatch: pytest.MonkeyPatch, rule: str, limit: float, refused: tuple[str, ...]
+) -> None:
+    """Each rule at a limit that refuses all that it may: shares by what is packed, and small pods by what they take."""
+    monkeypatch.setattr(windows, rule, limit)
+    trace, record = load_trace(small, "small", 1), run(small, 1, 40, 0.0)
+    sizes = np.array([size_of(shape) for shape in trace.shapes])[trace.arrivals]
+    for size in np.unique(sizes).tolist():
+        assert record.placed[sizes == size].any() == (size not in refused)
+
+
 def test_what_waits_for_the_window_does_not_run_yet(small: Path) -> None:
     trace, record = load_trace(small, "small", 1), run(small, 1, 40, 0.0)
     assert record.decided[:40].tolist() == [39] * 40
@@ -80,4 +95,4 @@ def test_a_nearly_full_real_cluster_holds_more_than_with_fgd() -> None:
     assert fgd is not None
     verify(trace, record)
     full = int(np.searchsorted(trace.arrived(), trace.capacity_milli, side="right")) - 1
-    assert allocation(trace, record)[full] > allocation(trace, fgd)[full]
+    assert allocation(trace, record)[full] > allocation(trace, fgd)[full] + 0.5  # Percent; measured: 0.9.
