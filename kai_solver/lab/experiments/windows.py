@@ -45,7 +45,7 @@ CPU_WORTH = 0.03
 At 0.1 such pods took the CPU of free GPUs: on cpu250, seed 42, 159 of them failed, and 117 whole GPUs had no CPU left.
 """
 LOST_CPU = 2_200
-"""Thousandths of CPU of every node that prices leave out: in the end each has a rest that no usual pod can take.
+"""Thousandths of CPU of every node that prices leave out: finally each has a rest that no usual pod can take.
 
 GPUs allocated on cpu250, means of three seeds: 94.8 with 0, 95.21 with 1,500, 95.56 with 2,200, 95.31 with 3,000, and
 95.53 where 4% of each node are left out instead, which gains less on the other traces (2026-11-28)."""
