@@ -2,6 +2,8 @@
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from kai_solver.domain import Constraints, Node, Pod, PodAffinityTerm, Requirement, SpreadConstraint
 from kai_solver.rules.pod_relations.index import PodAffinityIndex
@@ -83,3 +85,43 @@ def test_a_preference_keeps_no_pod_out(index: PodAffinityIndex) -> None:
     for node in (0, 0, 0):
         index.place(pod(f"p{node}", app="web"), node)
     assert index.mask(pod("q", wish, app="web")).all()
+
+
+KINDS = (
+    Constraints(),
+    likes(10, "zone"),
+    likes(-3, "host"),
+    Constraints(affinity=(PodAffinityTerm(WEB, "zone"),)),
+    Constraints(anti_affinity=(PodAffinityTerm(WEB, "host"),)),
+    Constraints(spread=(SpreadConstraint(WEB, "zone"),)),
+)
+STEP = st.tuples(st.integers(0, len(KINDS) - 1), st.integers(0, 3), st.booleans(), st.booleans())
+"""What a pod says of others, its node, whether it is new, and whether it bears the label that others speak of."""
+
+
+def seen(index: PodAffinityIndex) -> list[list[object]]:
+    asked = [pod("q", kind, **labels) for kind in KINDS for labels in ({}, {"app": "web"})]
+    return [[index.mask(one).tolist(), affinity_score(index, one, ALL).tolist()] for one in asked]
+
+
+@given(st.lists(STEP, max_size=8), st.lists(STEP, max_size=4), st.booleans())
+def test_a_copy_is_the_same_and_changes_apart(
+    before: list[tuple[int, int, bool, bool]], after: list[tuple[int, int, bool, bool]], is_asked: bool
+) -> None:
+    def place(index: PodAffinityIndex, steps: list[tuple[int, int, bool, bool]], prefix: str) -> None:
+        for number, (kind, node, is_new, is_web) in enumerate(steps):
+            labels = {"app": "web"} if is_web else {}
+            index.place(pod(f"{prefix}{number}", KINDS[kind], **labels), node, new=is_new)
+
+    first, again = PodAffinityIndex(NODES), PodAffinityIndex(NODES)
+    place(first, before, "b")
+    place(again, before, "b")
+    if is_asked:
+        seen(first)
+    copied = first.copy()
+    place(copied, after, "a")
+    place(again, after, "a")
+    assert seen(copied) == seen(again)
+    only_before = PodAffinityIndex(NODES)
+    place(only_before, before, "b")
+    assert seen(first) == seen(only_before)

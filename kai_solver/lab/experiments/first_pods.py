@@ -1,7 +1,7 @@
 """What a node with little CPU is worth: the best first pod that fits as a whole, and the rest in fractions.
 
 `ValueTable` shares CPU out in fractions, so a node with a free GPU and 10 cores has most of the worth of a pod of 11.
-Any packing has a first pod, so the best of these is an upper bound, too, and a lower one.
+Any packing has a first pod, so the best of these bounds the value from above as well, and mostly lower.
 """
 
 from dataclasses import dataclass

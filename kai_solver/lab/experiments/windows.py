@@ -92,6 +92,8 @@ class _Run:
         self._milli = self._demand.total_milli
         self._pricing = Pricing(self._demand, profits(self._demand, self._cpu, CPU_WORTH))
         self._frequency: Floats = trace.frequency / trace.frequency.sum()
+        self._expected: Floats = np.zeros(len(trace.shapes))
+        """Pods of each shape by the last prices: of the window, and to come; shape (S,)."""
         self._ties = Fragmentation(typical(trace.shapes, trace.frequency, 1.0), trace.models)
         self._measure = Fragmentation(typical(trace.shapes, trace.frequency), trace.models)
 
