@@ -120,3 +120,21 @@ def test_these_clusters_have_rules_of_all_kinds() -> None:
     """Of those that have a ledger; else the test before says less than it seems to."""
     met = {rule.kind for seed in range(SEEDS) for rule in state_of(seed).rules}
     assert met >= {"affinity", "tenants", "placement", "ports", "spares", "numa", "row"}
+
+
+@pytest.mark.slow
+@settings(max_examples=60, deadline=None)
+@given(st.integers(0, SEEDS), st.data())
+def test_states_of_one_problem_see_nothing_of_each_other(seed: int, data: st.DataObject) -> None:
+    """What rules keep for all states of a problem is as it was, whatever one of them does."""
+    first = state_of(seed)
+    expected, is_crossed = sayings(first), first.is_crossed
+    fits = FitTable(first)
+    pods = [pod for gang in first.gangs for pods in (*gang.pending, *gang.active) for pod in pods]
+    for _ in range(min(6, len(pods))):
+        may = steps(first, fits, data.draw(st.sampled_from(pods)))
+        if may:
+            data.draw(st.sampled_from(may))()
+    other = State(first.problem)
+    assert sayings(other) == expected
+    assert other.is_crossed is is_crossed

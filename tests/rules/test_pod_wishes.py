@@ -101,27 +101,40 @@ STEP = st.tuples(st.integers(0, len(KINDS) - 1), st.integers(0, 3), st.booleans(
 
 def seen(index: PodAffinityIndex) -> list[list[object]]:
     asked = [pod("q", kind, **labels) for kind in KINDS for labels in ({}, {"app": "web"})]
-    return [[index.mask(one).tolist(), affinity_score(index, one, ALL).tolist()] for one in asked]
+    wish = Constraints(preferred_spread=(SpreadConstraint(WEB, "zone"),))
+    spread = spread_score(index, pod("q", wish, app="web"), ALL).tolist()
+    scores = [[index.mask(one).tolist(), affinity_score(index, one, ALL).tolist()] for one in asked]
+    return [*scores, [spread, index.is_crossed()]]
 
 
-@given(st.lists(STEP, max_size=8), st.lists(STEP, max_size=4), st.booleans())
+def take(index: PodAffinityIndex, steps: list[tuple[int, int, bool, bool]], prefix: str) -> None:
+    """Place the pods of ``steps``."""
+    for number, (kind, node, is_new, is_web) in enumerate(steps):
+        labels = {"app": "web"} if is_web else {}
+        index.place(pod(f"{prefix}{number}", KINDS[kind], **labels), node, new=is_new)
+
+
+STEPS = st.lists(STEP, max_size=6)
+
+
+@given(STEPS, STEPS, STEPS, st.booleans())
 def test_a_copy_is_the_same_and_changes_apart(
-    before: list[tuple[int, int, bool, bool]], after: list[tuple[int, int, bool, bool]], is_asked: bool
+    before: list[tuple[int, int, bool, bool]],
+    copied_gets: list[tuple[int, int, bool, bool]],
+    first_gets: list[tuple[int, int, bool, bool]],
+    is_asked: bool,
 ) -> None:
-    def place(index: PodAffinityIndex, steps: list[tuple[int, int, bool, bool]], prefix: str) -> None:
-        for number, (kind, node, is_new, is_web) in enumerate(steps):
-            labels = {"app": "web"} if is_web else {}
-            index.place(pod(f"{prefix}{number}", KINDS[kind], **labels), node, new=is_new)
-
-    first, again = PodAffinityIndex(NODES), PodAffinityIndex(NODES)
-    place(first, before, "b")
-    place(again, before, "b")
+    first, both = PodAffinityIndex(NODES), (PodAffinityIndex(NODES), PodAffinityIndex(NODES))
+    for index in (first, *both):
+        take(index, before, "b")
     if is_asked:
         seen(first)
     copied = first.copy()
-    place(copied, after, "a")
-    place(again, after, "a")
-    assert seen(copied) == seen(again)
-    only_before = PodAffinityIndex(NODES)
-    place(only_before, before, "b")
-    assert seen(first) == seen(only_before)
+    for index in (copied, both[0]):
+        take(index, copied_gets, "c")
+        for number, (kind, node, _, is_web) in enumerate(before[:2]):
+            index.remove(pod(f"b{number}", KINDS[kind], **({"app": "web"} if is_web else {})), node)
+    for index in (first, both[1]):
+        take(index, first_gets, "f")
+    assert seen(copied) == seen(both[0])
+    assert seen(first) == seen(both[1])

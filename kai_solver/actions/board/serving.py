@@ -50,13 +50,14 @@ NUMBER = {
 AT_ONCE = 64
 """Turns between two looks at the clock."""
 
-MOST_ASKED = {Action.ALLOCATE: 0, Action.CONSOLIDATION: 2, Action.RECLAIM: 2, Action.PREEMPT: 4}
+MOST_ASKED = {Action.ALLOCATE: 0, Action.CONSOLIDATION: 4, Action.RECLAIM: 2, Action.PREEMPT: 4}
 """Gangs of an action that are asked for on the working state as well: the arrays do not show all running work, or moves
 are searched there in more ways. On 5,000 loaded nodes with shares a reclaim takes 0.17 s, and of 1,015 consolidations,
-which took 2.1 s of CPU, one found room (2026-11-27). With four times as many reclaims and preemptions the greedy took
-1.1 to 1.9 times the CPU on eight twins of 1,000 and 2,000 nodes and admitted 0% to 4% more gangs; whole cycles of 2 s
-and of 10 s ended with the same plans. 16 consolidations gave other plans than 4, 1 and none in 3 of 36 cycles, and took
-1.0 to 1.3 times the CPU of 4 (nine clusters of 1,000 and 2,000 nodes, four cycles each; 2026-11-28)."""
+which took 2.1 s of CPU, one found room (2026-11-27). With 64 consolidations, 8 reclaims and 16 preemptions the greedy
+took 1.1 to 1.9 times the CPU of 16, 2 and 4 on eight twins of 1,000 and 2,000 nodes, and admitted 0% to 4% more gangs;
+whole cycles of 2 s and of 10 s ended with the same plans. 16 consolidations took 1.0 to 1.3 times the CPU of 4 on nine
+clusters of 1,000 and 2,000 nodes, in four cycles each. They gave the same plans on eight; on the ninth they left 15 and
+23 gangs fewer in its last two cycles. With 1 or none plans are those with 4 (2026-11-28)."""
 
 Refuse = Callable[[AllocationUnit, int, bool], None]
 """Refuses what a gang asked for: with its kind, and whether the last gang of this kind was refused in this state."""

@@ -1,7 +1,8 @@
 """What a node with little CPU is worth: the best first pod that fits as a whole, and the rest in fractions.
 
 `ValueTable` shares CPU out in fractions, so a node with a free GPU and 10 cores has most of the worth of a pod of 11.
-Any packing has a first pod, so the best of these bounds the value from above as well, and mostly lower.
+Any packing of usual pods has a first one, so the best of these bounds their value from above as well, and mostly lower.
+A node that only rarer pods fit counts as worth nothing.
 """
 
 from dataclasses import dataclass
@@ -13,7 +14,7 @@ from kai_solver.leftover import Demand, ValueTable
 from kai_solver.units import MILLI
 
 KINDS = 40
-"""The most frequent kinds of pods are tried as the first; they are 80 to 90% of the pods."""
+"""The most frequent kinds of pods are tried as the first; on default they are 91% of the pods."""
 TIGHT_PER_GPU, TIGHT_CPU = 14, 40_000
 """Thousandths of CPU: for each thousandth of a free GPU, and in all, below which a node has little of it. With twice as
 much per GPU nothing is gained (cpu250, three seeds, 2026-11-28)."""

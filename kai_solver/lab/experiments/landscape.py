@@ -26,7 +26,7 @@ class Judge:
     small
         The same where no pod takes a whole node.
     first
-        Bounds the value of nodes with little CPU.
+        Bounds the value of nodes with little CPU, by the usual pods.
     fragmentation
         What settles ties.
     model

@@ -66,11 +66,14 @@ def test_pods_of_several_gpus_take_whole_ones() -> None:
 
 
 def test_a_share_goes_to_the_fullest_gpu_that_takes_it() -> None:
-    worth = (1000.0, 500.0, 0.0)
-    assert value(15_000, [1000, 500], worth) == pytest.approx(1500.0)
+    """Only the share may come first: a whole GPU stays free beside it."""
+    asked, worth = demand(milli=(1000, 400, 0)), np.array([1000.0, 400.0, 0.0])
+    table, first = ValueTable.of(asked, worth, 2), FirstPods(asked, (1,), worth)
+    assert float(first.value(table, *state(15_000, [1000, 400]))[0]) == pytest.approx(1400.0)
+    assert float(first.value(table, *state(15_000, [1000, 300]))[0]) < 1000.0
 
 
 def test_only_nodes_with_free_gpus_and_little_cpu_are_looked_at_so() -> None:
-    cpu = np.array([10_000, 10_000, 20_000, 60_000])
-    free = np.array([[1000, 0], [0, 0], [1000, 0], [1000, 1000]])
-    assert FirstPods.are_tight(cpu, free).tolist() == [0]
+    cpu = np.array([10_000, 10_000, 20_000, 39_000, 41_000])
+    free = np.array([[1000, 0, 0, 0], [0, 0, 0, 0], [1000, 0, 0, 0], [1000] * 4, [1000] * 4])
+    assert FirstPods.are_tight(cpu, free).tolist() == [0, 3]

@@ -41,7 +41,7 @@ def test_pods_move_where_that_pays(small: Path, monkeypatch: pytest.MonkeyPatch)
 
 
 @pytest.mark.slow
-def test_a_pod_without_gpus_or_with_several_fails_only_where_it_fits_nowhere(small: Path) -> None:
+def test_no_more_pods_of_a_whole_node_fail_than_with_fgd(small: Path) -> None:
     trace = load_trace(small, "small", 1)
     record = run_windows(trace, 1, 0.0)
     assert record is not None
