@@ -62,3 +62,9 @@ class Cluster:
         self.memory[node] += sign * shape.memory_mib
         for device in devices:
             self.free[node, device] += sign * shape.gpu_milli
+
+
+def take_whole(free: Ints, gpus: int) -> None:
+    """Take the first ``gpus`` wholly free GPUs of every row of ``free`` (K, D), which is changed."""
+    whole = free == MILLI
+    free[whole & (np.cumsum(whole, axis=1) <= gpus)] = 0

@@ -9,7 +9,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from kai_solver.lab.experiments.trace import Floats, Ints
+from kai_solver.lab.experiments.cluster import take_whole
+from kai_solver.lab.experiments.trace import Bools, Floats, Ints
 from kai_solver.leftover import Demand, ValueTable
 from kai_solver.units import MILLI
 
@@ -63,7 +64,7 @@ class FirstPods:
                 best[rows] = np.maximum(best[rows], self.worth[pod] + rest)
         return best
 
-    def _seated(self, pod: int, free: Ints) -> tuple[np.ndarray[tuple[int], np.dtype[np.bool_]], Ints]:
+    def _seated(self, pod: int, free: Ints) -> tuple[Bools, Ints]:
         """Where the GPUs suffice, and what is free with the pod: a share on the fullest GPU that takes it."""
         gpus, milli, after = int(self.demand.gpus[pod]), int(self.demand.milli[pod]), free.copy()
         if not gpus:
@@ -73,6 +74,5 @@ class FirstPods:
             device = room.argmin(axis=1)
             after[np.arange(len(free)), device] -= milli
             return room.min(axis=1) < _NO_ROOM, after
-        whole = free == MILLI
-        after[whole & (np.cumsum(whole, axis=1) <= gpus)] = 0
-        return whole.sum(axis=1) >= gpus, after
+        take_whole(after, gpus)
+        return np.count_nonzero(free == MILLI, axis=1) >= gpus, after

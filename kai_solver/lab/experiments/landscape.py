@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from kai_solver.lab.experiments.cluster import Cluster, Devices
+from kai_solver.lab.experiments.cluster import Cluster, Devices, take_whole
 from kai_solver.lab.experiments.first_pods import FirstPods
 from kai_solver.lab.experiments.fragmentation import Fragmentation
 from kai_solver.lab.experiments.trace import Bools, Floats, Ints, Shape
@@ -153,8 +153,7 @@ class Landscape:
         if 0 < shape.total_milli < MILLI:
             return self._of_share(shape, nodes, cpu, memory)
         if shape.gpus:
-            whole = free == MILLI
-            free[whole & (np.cumsum(whole, axis=1) <= shape.gpus)] = 0
+            take_whole(free, shape.gpus)
         loss: Floats = self._value[nodes] - self._judge.value(nodes, cpu, memory, free)
         return loss, np.full(len(nodes), -1, dtype=np.int64)
 

@@ -4,7 +4,7 @@ from typing import Protocol
 
 import numpy as np
 
-from kai_solver.lab.experiments.cluster import Cluster, Devices
+from kai_solver.lab.experiments.cluster import Cluster, Devices, take_whole
 from kai_solver.lab.experiments.fragmentation import Fragmentation
 from kai_solver.lab.experiments.trace import Floats, Ints, Shape
 from kai_solver.units import MILLI
@@ -85,8 +85,7 @@ class GradientDescent:
             return self._shares(shape, states, before)
         after = free.copy()
         if shape.gpus:
-            whole = free == MILLI
-            after[whole & (np.cumsum(whole, axis=1) <= shape.gpus)] = 0
+            take_whole(after, shape.gpus)
         return _sigmoid(before - self._fragmentation.amount(cpu - shape.cpu_milli, after, model))[:, None]
 
     def _shares(self, shape: Shape, states: Ints, before: Floats) -> Ints:

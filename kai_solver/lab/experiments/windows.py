@@ -90,7 +90,7 @@ class _Run:
         self._trace = trace
         self._budget_share = moves
         self._moves = 0
-        self._arrived_milli = 0
+        self._arrived = trace.arrived()
         self._cluster = Cluster.empty(trace)
         self._allowed = [trace.allowed(shape) for shape in trace.shapes]
         self._demand, self._type = expected_demand(trace)
@@ -108,8 +108,7 @@ class _Run:
         """Place a window; pods that are not placed have failed."""
         kinds = self._trace.arrivals[events]
         order = np.lexsort((-self._cpu[kinds], -self._milli[kinds]))
-        self._arrived_milli += int(self._milli[kinds].sum())
-        future = self._future()
+        future = self._future(int(self._arrived[events[-1]]))
         for begin in range(0, len(order), PART):
             landscape = self._price(kinds[order[begin:]], future)
             if begin == 0:
@@ -119,10 +118,10 @@ class _Run:
         self.totals[events] = self._measure.amount(cluster.cpu, cluster.free, cluster.model).sum()
         self.moved[events] = self._moves
 
-    def _future(self) -> Floats:
-        """Pods of each shape that are expected after the window, shape (S,)."""
+    def _future(self, arrived_milli: int) -> Floats:
+        """Pods of each shape that are expected once pods have asked for so much, shape (S,)."""
         capacity = self._trace.capacity_milli
-        milli = max(capacity - self._arrived_milli, _LEAST_EXPECTED * capacity)
+        milli = max(capacity - arrived_milli, _LEAST_EXPECTED * capacity)
         pods: Floats = self._frequency * (milli / max(float(self._frequency @ self._milli), 1e-9))
         return pods
 

@@ -28,7 +28,6 @@ class PodRelationsFacts(RuleFacts):
     def __init__(self) -> None:
         self._running: tuple[Sequence[Pod], PodAffinityIndex] | None = None
         self._with_leaving: PodAffinityIndex | None = None
-        self._is_crossed: tuple[PodAffinityIndex, bool] | None = None
 
     def _staying(self, problem: Problem) -> PodAffinityIndex:
         """Running pods without those that leave; not to be changed.
@@ -44,11 +43,8 @@ class PodRelationsFacts(RuleFacts):
         return PodRelations(state, self._staying(state.problem))
 
     def is_crossed(self, problem: Problem, /) -> bool:
-        staying = self._staying(problem)
-        if self._is_crossed is None or self._is_crossed[0] is not staying:
-            # Of a copy: it counts pods for each term, and arrays of all terms would be copied into each view.
-            self._is_crossed = staying, staying.copy().is_crossed()
-        return self._is_crossed[1]
+        # Of a copy: it counts pods for each term, and arrays of all terms would be copied into each view.
+        return self._staying(problem).copy().is_crossed()
 
     def add_rows(self, variables: Variables, /) -> None:
         affinity_rows.add(variables)
