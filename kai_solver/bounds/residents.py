@@ -28,10 +28,10 @@ class Residents:
         self.problem = problem
         gangs = problem.gangs
         active = np.array([pod for g in gangs for leaf in g.leaves for pod in leaf.active], dtype=np.int64)
-        origin = np.array(problem.pod_node, dtype=np.int64)[active]
+        origin = problem.columns.node[active]
         self.pods: IntArray = active[origin >= 0]
         self.node: IntArray = origin[origin >= 0]
-        self.owner: IntArray = np.array(problem.pod_gang, dtype=np.int64)[self.pods]
+        self.owner: IntArray = problem.columns.gang[self.pods]
         self.queue = np.array([g.queue for g in gangs], dtype=np.int64)
         self.priority = np.array([g.gang.priority for g in gangs], dtype=np.int64)
         self.preemptible = np.array([g.gang.preemptible for g in gangs], dtype=np.bool_)
@@ -41,10 +41,8 @@ class Residents:
     @cached_property
     def charge(self) -> IntArray:
         """(G, 3) what the running pods of each gang cost its queue."""
-        charges = self.problem.charges
-        paid = np.array([charges[pod] for pod in self.pods], dtype=np.int64).reshape(-1, 3)
         total = np.zeros((len(self.queue), 3), dtype=np.int64)
-        np.add.at(total, self.owner, paid)
+        np.add.at(total, self.owner, self.problem.columns.charge[self.pods])
         return total
 
     @cached_property
@@ -55,26 +53,14 @@ class Residents:
     @cached_property
     def shape(self) -> IntArray:
         """(P,) shape of each pod, preferences aside: 2,040 shapes on 20,000 unequal nodes are 9 so (2026-11-28)."""
-        found, own = np.unique(np.array(self.problem.pod_shape, dtype=np.int64)[self.pods], return_inverse=True)
+        found, own = np.unique(self.problem.columns.shape[self.pods], return_inverse=True)
         same = [self.problem.shapes.without_wishes(shape) for shape in found.tolist()]
         return np.array(same, dtype=np.int64)[own.reshape(-1)]
 
     @cached_property
     def _held_devices(self) -> tuple[IntArray, IntArray, IntArray]:
         """Devices in use: row among the pods, device, parts of it."""
-        problem, shape, found = self.problem, self.shape.tolist(), []
-        nodes = self.node.tolist()
-        parts_of: dict[int, list[int]] = {}
-        for row, pod in enumerate(self.pods.tolist()):
-            held_devices = problem.held_devices.get(pod)
-            if held_devices:
-                kind = shape[row]
-                if kind not in parts_of:
-                    parts_of[kind] = problem.shapes.parts(kind).tolist()
-                parts = parts_of[kind][nodes[row]]
-                found += [(row, device, parts) for device in held_devices]
-        table = np.array(found, dtype=np.int64).reshape(-1, 3)
-        return table[:, 0], table[:, 1], table[:, 2]
+        return self.problem.columns.held(self.pods)
 
     def room_at_origins(self, moving: BoolArray, barred: BoolArray | None = None) -> dict[int, int]:
         """Pods by shape of the gangs ``moving`` (G,) that run on nodes that would take them now: they need a place.

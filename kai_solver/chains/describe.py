@@ -102,8 +102,8 @@ class _Sayable:
     def __init__(self, state: State, pool: VictimPool) -> None:
         self.state, self.pool, self.problem = state, pool, state.problem
         problem = self.problem
-        self.shape = np.array(problem.pod_shape, dtype=np.int64)
-        self.node = np.array(problem.pod_node, dtype=np.int64)
+        self.shape = problem.columns.shape
+        self.node = problem.columns.node
         self.place = np.full(len(problem.pods), NONE, dtype=np.int64)
         for pod, place in state.places.items():
             self.place[pod] = place.node
@@ -138,9 +138,7 @@ class _Sayable:
         pool, state = self.pool, self.state
         if not pool.units:
             return []
-        pods = np.fromiter(chain.from_iterable(u.pods for u in pool.units), dtype=np.int64)
-        sizes = np.array([len(u.pods) for u in pool.units], dtype=np.int64)
-        starts = np.cumsum(sizes) - sizes
+        pods, sizes, starts = pool.table.pods, pool.table.sizes, pool.table.starts
         is_gone, place, home = state.is_gone[pods], self.place[pods], self.node[pods]
         sayable = self.pods[pods] & ~self.tied[home] & ((place == NONE) | ~self.tied[place])
         for number in np.flatnonzero(is_gone & (place == home)).tolist():

@@ -67,7 +67,7 @@ def with_moved_work(stages: Sequence[Stage], outcome: Outcome, moves: MovesSpec)
     pool, found = outcome.pool, {stage.name: stage for stage in stages}
     if pool is None or "moved-work" not in found or not found["moved-pods"].bound:
         return list(stages)
-    pods = np.array([len(unit.pods) for unit in pool.units])
+    pods = pool.table.sizes
     price = np.array([move_lost(outcome.state.problem, unit, moves) for unit in pool.units]) / pods
     order = np.argsort(price)
     least = np.repeat(price[order], pods[order])[: int(found["moved-pods"].bound)].sum()

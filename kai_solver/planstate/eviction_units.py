@@ -3,14 +3,22 @@
 Source: docs/kai-behaviour.md#eviction-units.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from itertools import chain
+
+import numpy as np
+from numpy.typing import NDArray
 
 from kai_solver.domain import MovesSpec
 from kai_solver.planstate.allocation_units import is_flat
 from kai_solver.planstate.state import State
 from kai_solver.problem import GangShape, Leaf, Problem, TreeNode
 from kai_solver.problem.charges import Charge, sum_of
+
+BoolArray = NDArray[np.bool_]
+FloatArray = NDArray[np.float64]
+IntArray = NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,34 +42,73 @@ class Unit:
     charge: Charge
 
 
-def units_of(problem: Problem, state: State, gang: GangShape, first_index: int) -> list[Unit]:
-    """Units of ``gang`` in its present state, in the order in which they may leave.
+@dataclass(frozen=True, slots=True, eq=False)
+class UnitTable:
+    """Units by index, U of them, and the pods of all one unit after the other.
+
+    Attributes
+    ----------
+    gang, starts, sizes
+        (U,) gang of each unit, the position of its first pod in ``pods``, and how many it has.
+    charge
+        (U, 3) what its queue pays.
+    """
+
+    units: list[Unit]
+    pods: IntArray
+    gang: IntArray
+    starts: IntArray
+    sizes: IntArray
+    charge: IntArray
+
+    def any(self, of_pods: BoolArray) -> BoolArray:
+        """(U,) units some pod of which has what ``of_pods`` (P,) says."""
+        found: BoolArray = np.logical_or.reduceat(of_pods[self.pods], self.starts)
+        return found
+
+    def all(self, of_pods: BoolArray) -> BoolArray:
+        """(U,) units whose pods all have what ``of_pods`` (P,) says."""
+        found: BoolArray = np.logical_and.reduceat(of_pods[self.pods], self.starts)
+        return found
+
+
+def units_of(state: State, gangs: Iterable[GangShape]) -> UnitTable:
+    """Units of ``gangs`` in their present state, gang by gang in the order in which they may leave.
 
     Pods placed in this cycle are no part of them: where a core leaves, they lose their places with it.
     """
-    active = [[p for p in pods if p not in state.places] for pods in state.gangs[gang.index].active]
-    if len(active) == 1 and len(active[0]) == 1 and is_flat(gang) and gang.leaves[0].min_member > 0:
-        alone = tuple(active[0])  # Most gangs; nothing of it is surplus.
-        charge = problem.charges[alone[0]]
-        return [Unit(first_index, gang.index, alone, 0, True, work_lost(problem, gang, alone), charge)]
-    position = {id(leaf): i for i, leaf in enumerate(gang.leaves)}
-    steps = list(_surplus_steps(gang.root, active, position))
-    gone = {pod for step in steps for pod in step}
-    core = tuple(pod for pods in active for pod in pods if pod not in gone)
-    if core:
-        steps.append(core)
-    return [
-        Unit(
-            first_index + number,
-            gang.index,
-            pods,
-            number,
-            number == len(steps) - 1 and bool(core),
-            work_lost(problem, gang, pods),
-            charge_of(problem, pods),
-        )
-        for number, pods in enumerate(steps)
+    problem = state.problem
+    rows = [
+        (gang.index, step, pods, is_core) for gang in gangs for step, (pods, is_core) in enumerate(_steps(state, gang))
     ]
+    sizes = np.array([len(pods) for _, _, pods, _ in rows], dtype=np.int64)
+    starts = np.cumsum(sizes) - sizes
+    every = np.fromiter(chain.from_iterable([pods for _, _, pods, _ in rows]), dtype=np.int64)
+    owner = np.array([gang for gang, _, _, _ in rows], dtype=np.int64)
+    charges = np.add.reduceat(problem.columns.charge[every], starts, axis=0)
+    work = works_lost(problem, owner, charges).tolist()
+    units = [
+        Unit(index, gang, pods, step, is_core, work[index], tuple(charge))
+        for index, ((gang, step, pods, is_core), charge) in enumerate(zip(rows, charges.tolist(), strict=True))
+    ]
+    return UnitTable(units, every, owner, starts, sizes, charges)
+
+
+def _steps(state: State, gang: GangShape) -> list[tuple[tuple[int, ...], bool]]:
+    """Pods that leave together, in the order in which they may; whether they are the core."""
+    places = state.places
+    active = [[p for p in pods if p not in places] if places else pods for pods in state.gangs[gang.index].active]
+    steps: list[tuple[int, ...]]
+    if is_flat(gang):  # Most gangs; no walk.
+        pods = tuple(active[0])
+        core = pods[: gang.leaves[0].min_member]
+        steps = [(pod,) for pod in reversed(pods[len(core) :])]
+    else:
+        position = {id(leaf): i for i, leaf in enumerate(gang.leaves)}
+        steps = list(_surplus_steps(gang.root, active, position))
+        gone = {pod for step in steps for pod in step}
+        core = tuple(pod for own in active for pod in own if pod not in gone)
+    return [*((pods, False) for pods in steps), *([(core, True)] if core else ())]
 
 
 def _surplus_steps(
@@ -118,17 +165,20 @@ def least_charge_of(problem: Problem, pods: tuple[int, ...]) -> Charge:
     return sum_of(problem.least_charges[pod] for pod in pods)
 
 
-def work_lost(problem: Problem, gang: GangShape, pods: tuple[int, ...]) -> float:
-    """Dominant share of ``pods`` x seconds since the gang started, in GPU-seconds of this cluster.
+def works_lost(problem: Problem, gangs: IntArray, charges: IntArray) -> FloatArray:
+    """(K,) dominant share of what pays ``charges`` (K, 3) x seconds since its gang started, in GPU-seconds.
 
     Counting GPUs alone would make CPU-only victims free. Gangs of unknown start count from their creation; at
     least one second, so that no unit is free.
     """
-    age_s = _age_s(problem, gang)
-    charge = charge_of(problem, pods)
-    share = max((c / t for c, t in zip(charge, problem.total, strict=True) if t > 0), default=0.0)
-    scale = problem.total[2] / 1000 if problem.total[2] else problem.total[0] / 1000
-    return share * scale * age_s
+    total = problem.total
+    shares = [charges[:, r] / total[r] for r in range(3) if total[r] > 0]
+    share = np.max(shares, axis=0) if shares else np.zeros(len(charges))
+    scale = total[2] / 1000 if total[2] else total[0] / 1000
+    found, own = np.unique(gangs, return_inverse=True)
+    ages_s = np.array([_age_s(problem, problem.gangs[gang]) for gang in found.tolist()], dtype=np.float64)
+    lost: FloatArray = share * scale * ages_s[own.reshape(-1)]
+    return lost
 
 
 def _age_s(problem: Problem, gang: GangShape) -> float:
@@ -137,6 +187,6 @@ def _age_s(problem: Problem, gang: GangShape) -> float:
 
 
 def move_lost(problem: Problem, unit: Unit, moves: MovesSpec) -> float:
-    """What ``unit`` loses if all of it moves, in GPU-seconds as `work_lost`: since its checkpoint, and its restart."""
+    """What ``unit`` loses if all of it moves, in GPU-seconds as `works_lost`: since its checkpoint, and its restart."""
     age_s = _age_s(problem, problem.gangs[unit.gang])
     return unit.work / age_s * (min(age_s, moves.checkpoint_s) + moves.restart_s)

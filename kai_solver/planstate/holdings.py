@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from kai_solver.planstate.eviction_units import Unit
+from kai_solver.planstate.eviction_units import Unit, UnitTable
 from kai_solver.planstate.state import State
 from kai_solver.problem import Problem
 
@@ -99,20 +99,17 @@ class HoldRows:
         first = np.ones(len(pods), dtype=np.bool_)
         first[1:] = (units[1:] != units[:-1]) | (nodes[1:] != nodes[:-1])
         starts = np.flatnonzero(first)
-        asked = [problem.shapes.shapes[problem.pod_shape[pod]].request for pod in pods.tolist()]
-        amounts = np.array(asked, dtype=np.int64).reshape(len(asked), problem.snapshot.schema.size)
+        amounts = problem.shapes.requests[problem.columns.shape[pods]]
         request = np.add.reduceat(amounts.T, starts, axis=1) if len(starts) else amounts.T
         whole = np.add.reduceat(devices, starts) if len(starts) else devices
         return cls(units[starts], nodes[starts], whole, request, *held_devices.shared)
 
     @classmethod
-    def at_origin(cls, state: State, units: Sequence[Unit]) -> "HoldRows":
-        """Rows of all ``units`` where they run."""
-        problem = state.problem
-        pods = np.array([pod for unit in units for pod in unit.pods], dtype=np.int64)
-        owner = np.repeat([unit.index for unit in units], [len(unit.pods) for unit in units]).astype(np.int64)
-        nodes = np.array(problem.pod_node, dtype=np.int64)[pods]
-        return cls.of(problem, pods, owner, nodes, HeldDevices.at_origin(problem, pods.tolist(), owner.tolist()))
+    def at_origin(cls, problem: Problem, table: UnitTable) -> "HoldRows":
+        """Rows of all units of ``table`` where they run."""
+        owner = np.repeat(np.arange(len(table.units)), table.sizes)
+        held_devices = HeldDevices.at_origin(problem, table.pods, owner)
+        return cls.of(problem, table.pods, owner, problem.columns.node[table.pods], held_devices)
 
     @classmethod
     def moved(cls, state: State, units: Sequence[Unit]) -> "HoldRows":
@@ -134,18 +131,13 @@ class HeldDevices:
     shared: tuple[IntArray, IntArray, IntArray, IntArray]
 
     @classmethod
-    def at_origin(cls, problem: Problem, pods: list[int], owner: list[int]) -> "HeldDevices":
-        """Devices that running ``pods`` hold."""
-        held_devices, node = problem.held_devices, problem.pod_node
-        held = [held_devices.get(pod, ()) for pod in pods]
-        is_shared = [problem.pods[pod].gpu.is_shared for pod in pods]
-        rows = [
-            (unit, node[pod], device, int(problem.shapes.parts(problem.pod_shape[pod])[node[pod]]))
-            for unit, pod, own, shares in zip(owner, pods, held, is_shared, strict=True)
-            if shares
-            for device in own
-        ]
-        return cls._made([0 if shares else len(own) for own, shares in zip(held, is_shared, strict=True)], rows)
+    def at_origin(cls, problem: Problem, pods: IntArray, owner: IntArray) -> "HeldDevices":
+        """Devices that running ``pods`` (P,) hold, each of the unit ``owner`` (P,) says."""
+        columns = problem.columns
+        shares = columns.shares[pods]
+        row, device, parts = columns.held(pods[shares])
+        shared = (owner[shares][row], columns.node[pods[shares]][row], device, parts)
+        return cls(np.where(shares, 0, columns.devices[pods]), shared)
 
     @classmethod
     def placed(cls, state: State, pods: list[int], owner: list[int]) -> "HeldDevices":
@@ -158,10 +150,7 @@ class HeldDevices:
             if shares
             for device in place.devices
         ]
-        return cls._made([0 if s else len(p.devices) for p, s in zip(places, is_shared, strict=True)], rows)
-
-    @classmethod
-    def _made(cls, whole: list[int], rows: list[tuple[int, int, int, int]]) -> "HeldDevices":
+        whole = [0 if shares else len(place.devices) for place, shares in zip(places, is_shared, strict=True)]
         table = np.array(rows, dtype=np.int64).reshape(-1, 4)
         return cls(np.array(whole, dtype=np.int64), (table[:, 0], table[:, 1], table[:, 2], table[:, 3]))
 

@@ -12,51 +12,47 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from kai_solver.fairness import gang_order_key
-from kai_solver.planstate.eviction_units import Unit
+from kai_solver.planstate.eviction_units import UnitTable
 from kai_solver.planstate.state import State
 
 IntArray = NDArray[np.int64]
 
 
-def victim_ranks(state: State, units: Sequence[Unit], of_gang: Mapping[int, Sequence[int]]) -> list[int]:
-    """Position of every unit in the order in which KAI would take them, 0 first; by unit index."""
-    if not units:
-        return []
-    merger = _Merger(state, units, _lines(state, units, of_gang))
-    rank = np.empty(len(units), dtype=np.int64)
-    rank[merger.below(state.problem.queues.roots)] = np.arange(len(units))
-    found: list[int] = rank.tolist()
-    return found
+def victim_ranks(state: State, table: UnitTable) -> IntArray:
+    """(U,) position of every unit in the order in which KAI would take them, 0 first."""
+    rank = np.empty(len(table.units), dtype=np.int64)
+    if table.units:
+        merger = _Merger(state, table, _lines(state, table))
+        rank[merger.below(state.problem.queues.roots)] = np.arange(len(rank))
+    return rank
 
 
-def _lines(state: State, units: Sequence[Unit], of_gang: Mapping[int, Sequence[int]]) -> dict[int, IntArray]:
-    """By leaf queue, its units in the order in which they leave it."""
-    keys, names = [], []
-    for gang, own in of_gang.items():
-        shape = state.problem.gangs[gang]
-        g, name = shape.gang, shape.gang.uid or shape.gang.key
-        minimum = sum(leaf.min_member for leaf in shape.leaves)
-        active = sum(len(units[unit].pods) for unit in own)
-        for unit in own:
-            priority, elastic, created_s, _ = gang_order_key(g.priority, active, minimum, g.created_s, name)
-            keys.append((units[unit].step, gang, 0, -created_s, -elastic, -priority, shape.queue, unit))
-            names.append(name)
-            active -= len(units[unit].pods)
-    place = {name: position for position, name in enumerate(sorted(set(names), reverse=True))}
-    columns = np.array(keys, dtype=np.float64).T
-    columns[2] = [place[name] for name in names]
-    order = np.lexsort(columns[:-1])
-    queues, chosen = columns[-2][order].astype(np.int64), columns[-1][order].astype(np.int64)
-    leaves, starts = np.unique(queues, return_index=True)
-    return dict(zip(leaves.tolist(), np.split(chosen, starts[1:]), strict=True))
+def _lines(state: State, table: UnitTable) -> dict[int, IntArray]:
+    """By leaf queue, its units in the order in which they leave it: that of `fairness.gang_order_key`, reversed."""
+    numbers, first, own = np.unique(table.gang, return_index=True, return_inverse=True)
+    shapes = [state.problem.gangs[number] for number in numbers.tolist()]
+    gangs = [shape.gang for shape in shapes]
+    names = [gang.uid or gang.key for gang in gangs]
+    by_name = np.empty(len(names), dtype=np.int64)
+    by_name[sorted(range(len(names)), key=names.__getitem__, reverse=True)] = np.arange(len(names))
+    minimum = np.array([sum(leaf.min_member for leaf in shape.leaves) for shape in shapes], dtype=np.int64)
+    created_s = np.array([gang.created_s for gang in gangs], dtype=np.float64)
+    priority = np.array([gang.priority for gang in gangs], dtype=np.int64)
+    queue = np.array([shape.queue for shape in shapes], dtype=np.int64)[own]
+    # The pods of a gang that run when its unit leaves: those of the unit and of the units after it.
+    ends = np.append(table.starts[first[1:]], len(table.pods))
+    elastic = np.sign(ends[own] - table.starts - minimum[own])
+    step = np.arange(len(own)) - first[own]
+    order = np.lexsort((step, numbers[own], by_name[own], -created_s[own], -elastic, priority[own], queue))
+    leaves, starts = np.unique(queue[order], return_index=True)
+    return dict(zip(leaves.tolist(), np.split(order, starts[1:]), strict=True))
 
 
 class _Merger:
-    def __init__(self, state: State, units: Sequence[Unit], lines: Mapping[int, IntArray]) -> None:
+    def __init__(self, state: State, table: UnitTable, lines: Mapping[int, IntArray]) -> None:
         self.state = state
         self.lines = lines
-        self.charges: IntArray = np.array([unit.charge for unit in units], dtype=np.int64).reshape(-1, 3)
+        self.charges = table.charge
         self.busy = {above for leaf in lines for above in state.problem.queues.path[leaf]}
 
     def below(self, siblings: Sequence[int]) -> IntArray:

@@ -59,45 +59,35 @@ class VictimPool:
 
     def __init__(self, state: State, candidates: Iterable[GangShape]) -> None:
         self.state = state
-        self.units: list[Unit] = []
+        self.table = units_of(state, candidates)
+        self.units, self.gang_of, self.charges = self.table.units, self.table.gang, self.table.charge
         self.of_gang: dict[int, list[int]] = {}
-        for gang in candidates:
-            units = units_of(state.problem, state, gang, len(self.units))
-            self.of_gang[gang.index] = [u.index for u in units]
-            self.units.extend(units)
-        self._first: list[int] = [unit.pods[0] for unit in self.units]
-        self._at_origin: list[list[int]] = [[] for _ in state.problem.nodes]
+        for unit, gang in enumerate(self.gang_of.tolist()):
+            self.of_gang.setdefault(gang, []).append(unit)
+        problem = state.problem
+        self.queue_of: IntArray = np.array(
+            [problem.gangs[gang].queue for gang in self.gang_of.tolist()], dtype=np.int64
+        )
+        self.shares = self.table.any(problem.columns.shares)
+        self.may_move = self.table.all(problem.columns.is_replaced)
+        self.is_elastic = np.array([len(self.of_gang[gang]) > 1 for gang in self.gang_of.tolist()], dtype=np.bool_)
+        self._is_core: BoolArray = np.array([unit.is_core for unit in self.units], dtype=np.bool_)
+        self._first_pod = self.table.pods[self.table.starts]
+        self._first: list[int] = self._first_pod.tolist()
+        self.releases = UnitReleases(state, self.units)
+        self._rank = victim_ranks(state, self.table)
+        self.rank: list[int] = self._rank.tolist()
+        self.cost: list[float] = self._costs().tolist()
+        tie = 0.5 / (len(self.units) ** 2 + 1)
+        self.move_cost: list[float] = (self.table.sizes + self._rank * tie).tolist()
+        self.pinned: set[int] = set()
+        self._is_pinned: BoolArray = np.zeros(len(self.units), dtype=np.bool_)
+        self.took_places = False
         self._guests: dict[int, dict[int, None]] = {}
         self._seated: list[tuple[int, int]] = []
         self._held_devices: IntArray = np.zeros((0, 2), dtype=np.int64)
-        for unit in self.units:
-            for node in {state.problem.pod_node[pod] for pod in unit.pods}:
-                self._at_origin[node].append(unit.index)
-        self.releases = UnitReleases(state, self.units)
-        self.rank = victim_ranks(state, self.units, self.of_gang)
-        self.cost = self._costs()
-        tie = 0.5 / (len(self.units) ** 2 + 1)
-        self.move_cost = [len(unit.pods) + self.rank[unit.index] * tie for unit in self.units]
-        self.pinned: set[int] = set()
-        self.took_places = False
         self._holds: dict[tuple[int, int], Hold] = {}
         self._stakes: dict[bool, dict[int, int]] = {}
-        self.gang_of: IntArray = np.array([u.gang for u in self.units], dtype=np.int64)
-        gangs = state.problem.gangs
-        self.queue_of: IntArray = np.array([gangs[u.gang].queue for u in self.units], dtype=np.int64)
-        self._is_core: BoolArray = np.array([u.is_core for u in self.units], dtype=np.bool_)
-        self._is_pinned: BoolArray = np.zeros(len(self.units), dtype=np.bool_)
-        self.shares = [any(state.problem.pods[pod].gpu.is_shared for pod in u.pods) for u in self.units]
-        self._first_pod: IntArray = np.array(self._first, dtype=np.int64)
-        self.may_move: BoolArray = np.array(
-            [all(state.problem.pods[pod].is_replaced for pod in u.pods) for u in self.units], dtype=np.bool_
-        )
-        self.is_elastic: BoolArray = np.array([len(self.of_gang[u.gang]) > 1 for u in self.units], dtype=np.bool_)
-
-    @cached_property
-    def charges(self) -> IntArray:
-        """(U, 3) what its queue pays for each unit."""
-        return np.array([unit.charge for unit in self.units], dtype=np.int64).reshape(-1, 3)
 
     @cached_property
     def cost_kind(self) -> IntArray:
@@ -160,20 +150,19 @@ class VictimPool:
         place = self.state.places.get(pod)
         return place.node if place is not None else self.state.problem.pod_node[pod]
 
-    def _costs(self) -> list[float]:
-        """Cost of each unit: work lost, far more in a higher priority stratum, with the victim order as tie.
+    def _costs(self) -> FloatArray:
+        """(U,) cost of each unit: work lost, far more in a higher priority stratum, with the victim order as tie.
 
         Up to four strata lie 1e4 apart, more share the same span, as doubles would lose the ties: a greedy may be
         rough, the stages compare exactly.
         """
         gangs = self.state.problem.gangs
-        strata = {p: i for i, p in enumerate(sorted({gangs[u.gang].gang.priority for u in self.units}))}
-        tie = 1e-6 / max(1, len(self.units))
+        priority = np.array([gangs[gang].gang.priority for gang in self.gang_of.tolist()], dtype=np.int64)
+        strata, height = np.unique(priority, return_inverse=True)
         step = min(1e4, 1e12 ** (1 / max(1, len(strata) - 1)))
-        cost = [0.0] * len(self.units)
-        for unit in self.units:
-            height = strata[gangs[unit.gang].gang.priority]
-            cost[unit.index] = unit.work * step**height + len(unit.pods) * 1e-3 + self.rank[unit.index] * tie
+        worth = np.array([step**number for number in range(len(strata))], dtype=np.float64)[height.reshape(-1)]
+        work = np.array([unit.work for unit in self.units], dtype=np.float64)
+        cost: FloatArray = work * worth + self.table.sizes * 1e-3 + self._rank * (1e-6 / max(1, len(self.units)))
         return cost
 
     # -- state of units ------------------------------------------------------------------------------------------
@@ -218,7 +207,8 @@ class VictimPool:
     def on(self, node: int) -> list[int]:
         """Units with a pod on ``node`` now, by index."""
         gone, places, units, first = self.state.gone, self.state.places, self.units, self._first
-        here = [unit for unit in self._at_origin[node] if first[unit] not in gone]
+        at_home = self.origins.unit[self._starts[node] : self._starts[node + 1]].tolist()
+        here = [unit for unit in at_home if first[unit] not in gone]
         if node not in self._guests:
             return here
         guests = [
@@ -233,7 +223,7 @@ class VictimPool:
     @cached_property
     def origins(self) -> HoldRows:
         """What all units hold where they run."""
-        return HoldRows.at_origin(self.state, self.units)
+        return HoldRows.at_origin(self.state.problem, self.table)
 
     @cached_property
     def _starts(self) -> IntArray:
@@ -287,8 +277,7 @@ class VictimPool:
     def _unit_of(self) -> IntArray:
         """By pod, its unit; -1 where it has none."""
         found = np.full(len(self.state.is_gone), -1, dtype=np.int64)
-        pods = np.array([pod for unit in self.units for pod in unit.pods], dtype=np.int64)
-        found[pods] = np.repeat(np.arange(len(self.units)), [len(unit.pods) for unit in self.units])
+        found[self.table.pods] = np.repeat(np.arange(len(self.units)), self.table.sizes)
         return found
 
     def most_devices(self, eligible: BoolArray, rows: IntArray) -> IntArray:
@@ -325,7 +314,7 @@ class VictimPool:
         """(N,) nodes that the pods of some unit may be on."""
         shapes = self.state.problem.shapes
         found: BoolArray = np.zeros(len(self.state.problem.nodes), dtype=np.bool_)
-        for shape in {self.state.problem.pod_shape[pod] for unit in self.units for pod in unit.pods}:
+        for shape in np.unique(self.state.problem.columns.shape[self.table.pods]).tolist():
             found |= shapes.mask(shape)
         return found
 

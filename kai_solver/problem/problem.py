@@ -12,6 +12,7 @@ from kai_solver.fairness import QueueTree, ReclaimRight, allocatable_share, fair
 from kai_solver.leftover import Outlook
 from kai_solver.predicates import NodePredicates
 from kai_solver.problem.charges import BEYOND, Charge
+from kai_solver.problem.columns import PodColumns
 from kai_solver.problem.fabric import Fabric, fabric_of
 from kai_solver.problem.gangs import GangShape
 from kai_solver.problem.memo import Memo
@@ -46,6 +47,8 @@ class Problem:
         (docs/kai-behaviour.md#fractions).
     pods
         Pods of gangs in gang order (by key), then foreign pods; index is the pod's identity everywhere below.
+    columns
+        The same of all pods as arrays.
     charges, least_charges
         By pod: what its queue pays where it runs (a waiting request by GPU memory: on the smallest devices, as fair
         share counts it), and the least that it pays anywhere (on the largest: for limits and bounds;
@@ -92,6 +95,7 @@ class Problem:
     pod_shape: list[int]
     pod_gang: list[int]
     pod_node: list[int]
+    columns: PodColumns
     charges: list[Charge]
     least_charges: list[Charge]
     held_devices: dict[int, tuple[int, ...]]
@@ -176,6 +180,7 @@ def build_problem(snapshot: Snapshot, memo: Memo | None = None) -> Problem:
     total = _total(snapshot, node_table, table)
     allocated, fixed, request = _queue_loads(tree, table)
     share = fair_share(tree, total, request, snapshot.policy.k_value)
+    held_devices = known_pods.held_devices()
     problem = Problem(
         snapshot=snapshot,
         nodes=node_table.nodes,
@@ -195,9 +200,10 @@ def build_problem(snapshot: Snapshot, memo: Memo | None = None) -> Problem:
         pod_shape=table.pod_shape,
         pod_gang=table.pod_gang,
         pod_node=table.pod_node,
+        columns=PodColumns(table, held_devices),
         charges=table.charges,
         least_charges=table.least_charges,
-        held_devices=known_pods.held_devices(),
+        held_devices=held_devices,
         queues=tree,
         total=total,
         request=request,

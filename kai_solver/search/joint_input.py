@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from itertools import chain, islice
+from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -540,17 +540,12 @@ class JointModelInput:
     def _held_devices(self) -> IntArray:
         """(4, S) unit, node, device and parts of it, of all devices that units hold where they run."""
         problem, pool = self.problem, self.outcome.pool
-        pods = [pod for unit in pool.units for pod in unit.pods] if pool is not None else []
-        owner = [unit.index for unit in pool.units for _ in unit.pods] if pool is not None else []
-        devices = [problem.held_devices.get(pod, ()) for pod in pods]
-        node, shape = np.array(problem.pod_node)[pods], np.array(problem.pod_shape)[pods]
-        parts = np.zeros(len(pods), dtype=np.int64)
-        for kind in np.unique(shape).tolist():
-            parts[shape == kind] = problem.shapes.parts(kind)[node[shape == kind]]
-        times = np.fromiter(map(len, devices), dtype=np.int64, count=len(pods))
-        device = np.fromiter(chain.from_iterable(devices), dtype=np.int64)
-        by_pod = np.array([owner, node, parts], dtype=np.int64).repeat(times, axis=1)
-        return np.array([by_pod[0], by_pod[1], device, by_pod[2]])
+        if pool is None:
+            return np.zeros((4, 0), dtype=np.int64)
+        pods = pool.table.pods
+        row, device, parts = problem.columns.held(pods)
+        unit = np.repeat(np.arange(len(pool.units)), pool.table.sizes)
+        return np.array([unit[row], problem.columns.node[pods[row]], device, parts])
 
     def _lifted_grants(self, movers: Iterable[Mover]) -> dict[str, Any]:
         """By rule that grants something, what is free without ``movers`` and all that was placed in this cycle."""

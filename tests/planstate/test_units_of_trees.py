@@ -52,7 +52,7 @@ def test_what_leaves_leaves_no_part_below_its_minimum(tree: tuple[list[Group], d
     problem = build_problem(snapshot)
     if not problem.gangs:  # A tree that cannot be is set aside.
         return
-    units = units_of(problem, State(problem), problem.gangs[0], 0)
+    units = units_of(State(problem), [problem.gangs[0]]).units
     counts = Counter(pod.podset for pod in snapshot.gangs[0].pods)
     assert sorted(p for unit in units for p in unit.pods) == list(range(len(pods)))
     lost: Counter[str] = Counter()

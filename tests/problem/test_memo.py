@@ -43,6 +43,7 @@ from kai_solver.domain import (
 )
 from kai_solver.predicates import NodePredicates
 from kai_solver.problem import Memo, Problem, build_problem
+from kai_solver.problem.columns import PodColumns
 from kai_solver.problem.rules import RuleFacts
 from kai_solver.problem.shapes import ShapeTable
 from kai_solver.rules.maintenance.problem import DrainTimes
@@ -327,6 +328,17 @@ def told(problem: Problem) -> dict[str, Any]:
         elif isinstance(value, NodePredicates):
             rules = [shape.constraints for shape in problem.shapes.shapes]
             found[field.name] = [(plain(value.refusals(c)), value.node_mask(c).tolist()) for c in rules]
+        elif isinstance(value, PodColumns):
+            columns = (
+                value.node,
+                value.shape,
+                value.gang,
+                value.charge,
+                value.devices,
+                value.shares,
+                value.is_replaced,
+            )
+            found[field.name] = [column.tolist() for column in columns]
         else:
             found[field.name] = plain(value)
     return found

@@ -19,19 +19,13 @@ class IdenticalPods:
     def __init__(self, pool: VictimPool) -> None:
         self.pool = pool
         self.state = pool.state
-        gangs, units = pool.state.problem.gangs, pool.units
+        table, gangs, ruled = pool.table, pool.state.problem.gangs, pool.state.problem.ruled
         self._cost = np.array(pool.cost)
-        self._charge: IntArray = np.array([unit.charge for unit in units], dtype=np.int64).reshape(-1, 3)
-        self._first: IntArray = np.array([unit.pods[0] for unit in units], dtype=np.int64)
-        ruled = pool.state.problem.ruled
-        self._is_ruled: BoolArray = np.array([unit.pods[0] in ruled for unit in units], dtype=np.bool_)
-        self._is_lone: BoolArray = np.array(
-            [
-                len(unit.pods) == 1 and len(pool.of_gang[unit.gang]) == 1 and gangs[unit.gang].family < 0
-                for unit in units
-            ],
-            dtype=np.bool_,
-        )
+        self._charge: IntArray = table.charge
+        self._first: IntArray = table.pods[table.starts]
+        self._is_ruled: BoolArray = np.array([pod in ruled for pod in self._first.tolist()], dtype=np.bool_)
+        alone = np.array([gangs[gang].family < 0 for gang in table.gang.tolist()], dtype=np.bool_)
+        self._is_lone: BoolArray = alone & (table.sizes == 1) & ~pool.is_elastic
 
     def in_order(self, table: RoomTable, charge: Charge) -> list[int]:
         """Units that leave one after the other for pods of the table's shape, which fits nowhere, and ``charge``.

@@ -494,10 +494,7 @@ class Board:
 
     def _unit_arrays(self, pool: VictimPool) -> Units:
         problem, rows = self.problem, pool.origins
-        size = len(pool.units)
-        sizes = np.fromiter((len(unit.pods) for unit in pool.units), dtype=np.int64, count=size)
-        pods = np.fromiter(chain.from_iterable(unit.pods for unit in pool.units), dtype=np.int64)
-        starts = np.cumsum(sizes) - sizes
+        size, sizes, pods, starts = len(pool.units), pool.table.sizes, pool.table.pods, pool.table.starts
         self._first_pod = pods[starts]
         shape = self._shape_rows(pods)
         is_uniform = np.maximum.reduceat(shape, starts) == np.minimum.reduceat(shape, starts)
@@ -550,7 +547,7 @@ class Board:
 
     def _shape_rows(self, pods: IntArray) -> IntArray:
         """(K,) of pods, the row of their shape; `NONE` where the arrays cannot say it."""
-        shapes, at = np.unique(np.array(self.problem.pod_shape, dtype=np.int64)[pods], return_inverse=True)
+        shapes, at = np.unique(self.problem.columns.shape[pods], return_inverse=True)
         rows = np.array([self.plainness.shape(shape) for shape in shapes.tolist()], dtype=np.int64)
         found: IntArray = rows[at.reshape(-1)]
         return found

@@ -47,6 +47,6 @@ class FreeNodes(RuleBound):
 def free_nodes(problem: Problem, spares: Spares, gone: IntArray) -> FreeNodes:
     """The nodes without a user once the pods ``gone`` have left."""
     users = spares.in_use.copy()
-    nodes = np.array(problem.pod_node, dtype=np.int64)[gone]
+    nodes = problem.columns.node[gone]
     np.subtract.at(users, nodes, 1)
     return FreeNodes(problem, spares, users == 0)

@@ -1,0 +1,81 @@
+"""What pods have, as arrays by pod: for those who look at thousands of them at once."""
+
+from collections.abc import Mapping, Sequence
+from functools import cached_property
+from itertools import chain
+from operator import attrgetter
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kai_solver.problem.podtable import PodTable
+
+BoolArray = NDArray[np.bool_]
+IntArray = NDArray[np.int64]
+
+
+class PodColumns:
+    """Of the P pods of a problem. Do not write to the arrays.
+
+    Attributes
+    ----------
+    node, shape, gang
+        (P,) indices of the node, the shape and the gang of each pod; -1 for no node, and for no gang.
+    """
+
+    def __init__(self, table: PodTable, held_devices: Mapping[int, Sequence[int]]) -> None:
+        """``held_devices``: by pod, in ascending order."""
+        self._table = table
+        self._held_devices = held_devices
+        self.node = _column(table.pod_node)
+        self.shape = _column(table.pod_shape)
+        self.gang = _column(table.pod_gang)
+
+    @cached_property
+    def charge(self) -> IntArray:
+        """(P, 3) what the queue of each pod pays for it."""
+        return np.fromiter(chain.from_iterable(self._table.charges), dtype=np.int64).reshape(-1, 3)
+
+    @cached_property
+    def devices(self) -> IntArray:
+        """(P,) devices that each pod holds, shared ones too."""
+        found = np.zeros(len(self.node), dtype=np.int64)
+        found[_column([*self._held_devices])] = [*map(len, self._held_devices.values())]
+        return found
+
+    def held(self, pods: IntArray) -> tuple[IntArray, IntArray, IntArray]:
+        """Devices that the running ``pods`` (K,) hold: (S,) position in ``pods``, device, and parts of it."""
+        counts = self.devices[pods]
+        row = np.repeat(np.arange(len(pods)), counts)
+        first, every = self._first_device[pods] - np.cumsum(counts) + counts, np.arange(len(row))
+        shapes, parts = self.shape[pods], np.zeros(len(pods), dtype=np.int64)
+        for shape in np.unique(shapes).tolist():
+            same = shapes == shape
+            parts[same] = self._table.shapes.parts(shape)[self.node[pods[same]]]
+        return row, self._every_device[every + first[row]], parts[row]
+
+    @cached_property
+    def _every_device(self) -> IntArray:
+        """Devices that pods hold, one pod after the other."""
+        return np.fromiter(chain.from_iterable(self._held_devices.values()), dtype=np.int64)
+
+    @cached_property
+    def _first_device(self) -> IntArray:
+        """(P,) where those of each pod begin."""
+        return np.cumsum(self.devices) - self.devices
+
+    @cached_property
+    def shares(self) -> BoolArray:
+        """(P,) pods that ask for parts of devices, and so share them with others."""
+        by_shape = np.array([shape.gpu.is_shared for shape in self._table.shapes.shapes], dtype=np.bool_)
+        found: BoolArray = by_shape[self.shape]
+        return found
+
+    @cached_property
+    def is_replaced(self) -> BoolArray:
+        """(P,) pods that their controller makes again when they are gone."""
+        return np.fromiter(map(attrgetter("is_replaced"), self._table.pods), dtype=np.bool_, count=len(self.node))
+
+
+def _column(numbers: Sequence[int]) -> IntArray:
+    return np.array(numbers, dtype=np.int64)
