@@ -83,7 +83,16 @@ ASKED: Final = 6
 STAMP: Final = 7
 CAUGHT_UP: Final = 8
 """As many changed nodes as the shape has seen which saw the most."""
-NUMBERS: Final = 9
+WASTED: Final = 9
+"""Close looks at nodes that were dearer than their lower bounds, since the costs of a turn began."""
+NUMBERS: Final = 10
+
+# What the estimated cost of a domain rests on.
+ROUGH: Final = 0
+"""The lower bound of its cheapest node, as if that hosted all pods."""
+BOUNDED: Final = 1
+"""The lower bounds of its nodes."""
+EXACT: Final = 2
 
 
 class Nodes(NamedTuple):
@@ -339,10 +348,10 @@ class Scratch(NamedTuple):
         with.
     changed, noted
         (C,) nodes on which something changed; (N,) of each, where it stands there last.
-    gain
-        (N,) devices of units that may leave in this turn, where these are few.
-    domain_cost, is_exact
-        (D,) estimate by domain, and whether it is by exact costs.
+    gain, hosts
+        (N,) devices of units that may leave in this turn; (D,) by domain, pods that its devices host with them.
+    domain_cost, exactness
+        (D,) estimate by domain, and what it rests on: `ROUGH`, `BOUNDED` or `EXACT`.
     open_queue
         (Q,) a stamp: queues whose units may be taken in this turn.
     victim_queue
@@ -376,8 +385,9 @@ class Scratch(NamedTuple):
     changed: IntArray
     noted: IntArray
     gain: IntArray
+    hosts: IntArray
     domain_cost: FloatArray
-    is_exact: BoolArray
+    exactness: IntArray
     open_queue: IntArray
     victim_queue: IntArray
     surplus: IntArray
