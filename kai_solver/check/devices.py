@@ -1,8 +1,9 @@
 """Rule ``devices``: which GPUs of a node the new pods take, and whether they are free."""
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from functools import cache, partial
 
 from kai_solver.check.capacity import Load, stays
 from kai_solver.check.parts import charged_on, device_of, memory_of, share_on
@@ -147,6 +148,15 @@ def _index(pod: Pod, place: int, names: dict[str, int]) -> int | None:
     return None
 
 
+FinalBoards = Callable[[], Mapping[str, Board]]
+"""Gives the boards of all nodes that the plan names, as they are finally; they are set once."""
+
+
+def final_boards_of(scene: Scene) -> FinalBoards:
+    """The final boards of ``scene``, which are set when they are first asked for. Copy what you change."""
+    return cache(partial(set_boards, scene, at_end=True, only=scene.concerned))
+
+
 def set_boards(scene: Scene, *, at_end: bool, only: Iterable[str]) -> dict[str, Board]:
     """Boards of the nodes ``only``, now or finally, with the plan's pods placed on them."""
     boards = {name: Board(scene.nodes[name]) for name in only}
@@ -171,7 +181,7 @@ def _name_groups(scene: Scene, boards: dict[str, Board]) -> None:
             boards[pod.node].names.update(zip(pod.gpu_groups, pod.devices, strict=False))
 
 
-def judge_devices(scene: Scene, now: Load, end: Load) -> Iterator[Violation]:
+def judge_devices(scene: Scene, now: Load, end: Load, final_boards: FinalBoards) -> Iterator[Violation]:
     """Devices match the request, exist, are distinct, and none is given more than once over."""
     faults = list(_mismatches(scene))
     if faults:
@@ -184,8 +194,9 @@ def judge_devices(scene: Scene, now: Load, end: Load) -> Iterator[Violation]:
     left = {holder.pod.node for holder in scene.holders if not stays(holder, leaving)} & final
     at_once = left & {arrival.node.name for arrival in scene.come if arrival.at_once}
     texts = {name: _fault(board, now) for name, board in set_boards(scene, at_end=False, only=at_once).items()}
-    for name, board in set_boards(scene, at_end=True, only=final).items():
-        text = _fault(board, end)
+    boards = final_boards() if final else {}
+    for name in (name for name in scene.concerned if name in final):
+        text = _fault(boards[name], end)
         waiting = f"{texts.get(name)} while victims and releasing pods still hold theirs" if texts.get(name) else ""
         if text or waiting:
             yield Violation("devices", name, f"node {name}: {text or waiting}")

@@ -6,7 +6,7 @@ from types import MappingProxyType
 
 from kai_solver.check.accounts import RESOURCES, ZERO, Amount, Ledger, QueueTree, minus, paid, plus
 from kai_solver.check.capacity import Load
-from kai_solver.check.devices import Board, set_boards
+from kai_solver.check.devices import Board, FinalBoards
 from kai_solver.check.gangs import Counts, by_podset, members, satisfied
 from kai_solver.check.numa import Tenants as ZoneTenants
 from kai_solver.check.numa import ZoneBook, is_strict
@@ -35,11 +35,10 @@ class _Stay:
 class Room:
     """What is left over finally. A refusal may be cautious; a yes is certain."""
 
-    def __init__(self, scene: Scene, tree: QueueTree, end: Load, after: Ledger) -> None:
+    def __init__(self, scene: Scene, tree: QueueTree, end: Load, after: Ledger, boards: Mapping[str, Board]) -> None:
         self._scene, self._tree, self._after = scene, tree, after
-        self._free = end.free()
+        self._free, self._boards = end.free(), boards
         sources = {entry.source for entry in scene.plan.moves} | {entry.node for entry in scene.plan.evictions}
-        self._boards = set_boards(scene, at_end=True, only=sources)
         zones = ZoneTenants.of(scene)
         strict = (scene.nodes[name] for name in sources if is_strict(scene.nodes[name]))
         self._books = {node.name: ZoneBook.of(zones, node, at_end=True) for node in strict}
@@ -121,7 +120,12 @@ def _is_decided_by_room(scene: Scene) -> bool:
 
 
 def judge_needless(
-    scene: Scene, tree: QueueTree, end: Load, after: Ledger, reclaims_hold: Callable[[Collection[str]], bool]
+    scene: Scene,
+    tree: QueueTree,
+    end: Load,
+    after: Ledger,
+    boards: FinalBoards,
+    reclaims_hold: Callable[[Collection[str]], bool],
 ) -> Iterator[Violation]:
     """The plan without a victim must fail: here, no unit of it could stay in the final state as it is.
 
@@ -130,7 +134,7 @@ def judge_needless(
     """
     if not (scene.plan.moves or scene.plan.evictions) or not _is_decided_by_room(scene):
         return
-    room, changed = Room(scene, tree, end, after), [change.gang for change in scene.changes.values()]
+    room, changed = Room(scene, tree, end, after, boards()), [change.gang for change in scene.changes.values()]
     excused = frozenset[str]().union(*(check.may_need_gone(scene, changed) for check in checks_of(scene)))
     for change in scene.changes.values():
         if change.gang.key in excused:

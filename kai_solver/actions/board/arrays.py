@@ -343,9 +343,9 @@ class Scratch(NamedTuple):
     ----------
     cost, block_cost
         (N,) cost of room for one more pod, for the turn; (B,) its least in a block.
-    least, is_known, seen
-        (S, N) a lower bound of it for any turn; (S,) whether it is known, and how many changed nodes it has caught up
-        with.
+    least, least_in, is_known, seen
+        (S, N) a lower bound of it for any turn; (S, V, D) the least of a domain; (S,) whether they are known, and how
+        many changed nodes they have caught up with.
     changed, noted
         (C,) nodes on which something changed; (N,) of each, where it stands there last.
     gain, hosts
@@ -380,6 +380,7 @@ class Scratch(NamedTuple):
     cost: FloatArray
     block_cost: FloatArray
     least: FloatArray
+    least_in: FloatArray
     is_known: BoolArray
     seen: IntArray
     changed: IntArray

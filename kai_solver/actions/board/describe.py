@@ -439,6 +439,7 @@ class Board:
             cost=np.zeros(nodes),
             block_cost=np.zeros(-(-nodes // BLOCK)),
             least=np.full((shapes, nodes), IMPOSSIBLE),
+            least_in=np.full((shapes, *domains.parent.shape), IMPOSSIBLE),
             is_known=np.zeros(shapes, dtype=np.bool_),
             seen=np.zeros(shapes, dtype=np.int64),
             changed=np.zeros(max(CHANGES, nodes), dtype=np.int64),

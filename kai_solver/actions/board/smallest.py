@@ -59,8 +59,9 @@ def smallest() -> Arrays:
     )  # fmt: skip
     record = Record(ints(NUMBERS), ints(1, 6), ints(1), flags(1), ints(3, 2), ints(1))
     scratch = Scratch(
-        floats(1), floats(1), floats(1, 1), flags(1), ints(1), ints(64), none, ints(1), ints(1), floats(1), ints(1),
-        ints(1), ints(1), ints(1, 3), floats(1, 3), ints(1, 3), ints(1, 3), ints(2), ints(2), flags(2), ints(2),
-        ints(2), ints(WIDTH + 2), floats(WIDTH + 2), ints(WIDTH + 2), ints(2), flags(2), floats(2, 6), ints(1, 3),
+        floats(1), floats(1), floats(1, 1), floats(1, 1, 1), flags(1), ints(1), ints(64), none, ints(1), ints(1),
+        floats(1), ints(1), ints(1), ints(1), ints(1, 3), floats(1, 3), ints(1, 3), ints(1, 3), ints(2), ints(2),
+        flags(2), ints(2), ints(2), ints(WIDTH + 2), floats(WIDTH + 2), ints(WIDTH + 2), ints(2), flags(2),
+        floats(2, 6), ints(1, 3),
     )  # fmt: skip
     return Arrays(nodes, shapes, zones, domains, gangs, queues, units, record, scratch, 1.0, True, BOUNDLESS)

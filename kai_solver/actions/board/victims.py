@@ -349,12 +349,40 @@ def know_least(arrays: Arrays, shape: int) -> None:
     if not scratch.is_known[shape]:
         for node in range(len(arrays.nodes.whole_later)):
             scratch.least[shape, node] = cost_at(arrays, shape, node, NONE)
+        for level in range(len(arrays.domains.number)):
+            for domain in range(arrays.domains.number[level]):
+                scratch.least_in[shape, level, domain] = find_least_in(arrays, shape, level, domain)
         scratch.is_known[shape] = True
     else:
         for at in range(scratch.seen[shape], numbers[CHANGED]):
-            node = scratch.changed[at]
-            scratch.least[shape, node] = cost_at(arrays, shape, node, NONE)
+            know_again(arrays, shape, scratch.changed[at])
     scratch.seen[shape] = numbers[CAUGHT_UP] = numbers[CHANGED]
+
+
+@kernel
+def know_again(arrays: Arrays, shape: int, node: int) -> None:
+    """Find the lower bound of one node again, and with it those of its domains."""
+    scratch, domains = arrays.scratch, arrays.domains
+    before = scratch.least[shape, node]
+    now = cost_at(arrays, shape, node, NONE)
+    scratch.least[shape, node] = now
+    for level in range(len(domains.number)):
+        domain = domains.of_node[level, node]
+        if domain == NONE:
+            continue
+        if now <= scratch.least_in[shape, level, domain]:
+            scratch.least_in[shape, level, domain] = now
+        elif before == scratch.least_in[shape, level, domain]:
+            scratch.least_in[shape, level, domain] = find_least_in(arrays, shape, level, domain)
+
+
+@kernel
+def find_least_in(arrays: Arrays, shape: int, level: int, domain: int) -> float:
+    """The least lower bound of the nodes of a domain."""
+    scratch, domains, least = arrays.scratch, arrays.domains, IMPOSSIBLE
+    for at in range(domains.first[level, domain], domains.first[level, domain + 1]):
+        least = min(least, scratch.least[shape, domains.nodes[level, at]])
+    return float(least)
 
 
 @kernel
@@ -531,22 +559,25 @@ def make_room(arrays: Arrays, gang: int, action: int, below: int, frugal: bool) 
 
 @kernel
 def estimate_domains(arrays: Arrays, shape: int, count: int, level: int, below: int) -> None:
-    """Estimate for each domain what room for ``count`` pods costs at the least."""
+    """Estimate for each domain what room for ``count`` pods costs at the least: so many times its cheapest node."""
+    scratch = arrays.scratch
     begin_costs(arrays, shape, below)
-    estimate_roughly(arrays, shape, count, level)
+    are_all_open = arrays.record.numbers[WASTED] < MOST_WASTED
+    for domain in range(arrays.domains.number[level]):
+        least = scratch.least_in[shape, level, domain]
+        if not are_all_open:
+            least = find_next_in(arrays, shape, level, domain)
+        scratch.domain_cost[domain] = count * least if least < IMPOSSIBLE else IMPOSSIBLE
+        scratch.exactness[domain] = ROUGH
 
 
 @kernel
-def estimate_roughly(arrays: Arrays, shape: int, count: int, level: int) -> None:
-    """Estimate each domain at ``count`` times its cheapest node, but where more is known that still holds."""
-    scratch, domains = arrays.scratch, arrays.domains
-    for domain in range(domains.number[level]):
-        least = IMPOSSIBLE
-        for at in range(domains.first[level, domain], domains.first[level, domain + 1]):
-            node = domains.nodes[level, at]
-            least = min(least, cost_of_next(arrays, shape, node))
-        scratch.domain_cost[domain] = count * least if least < IMPOSSIBLE else IMPOSSIBLE
-        scratch.exactness[domain] = ROUGH
+def find_next_in(arrays: Arrays, shape: int, level: int, domain: int) -> float:
+    """The cost of one more pod on the cheapest node of a domain, as known by now."""
+    domains, least = arrays.domains, IMPOSSIBLE
+    for at in range(domains.first[level, domain], domains.first[level, domain + 1]):
+        least = min(least, cost_of_next(arrays, shape, domains.nodes[level, at]))
+    return float(least)
 
 
 @kernel
@@ -554,9 +585,13 @@ def raise_estimates(arrays: Arrays, shape: int, count: int, level: int) -> None:
     """Estimate domains again that were not looked at closely: some of their nodes were closed."""
     scratch, domains = arrays.scratch, arrays.domains
     for domain in range(domains.number[level]):
-        if scratch.exactness[domain] != EXACT and scratch.domain_cost[domain] < IMPOSSIBLE:
+        if scratch.domain_cost[domain] >= IMPOSSIBLE or scratch.exactness[domain] == EXACT:
+            continue
+        if scratch.exactness[domain] == BOUNDED:
             scratch.domain_cost[domain] = domain_cost(arrays, shape, count, level, domain)
-            scratch.exactness[domain] = BOUNDED
+            continue
+        least = find_next_in(arrays, shape, level, domain)
+        scratch.domain_cost[domain] = count * least if least < IMPOSSIBLE else IMPOSSIBLE
 
 
 @kernel
