@@ -40,7 +40,7 @@ $(STAMP): requirements/dev.txt pyproject.toml
 	$(BIN)/python -m compileall -q kai_solver
 	@touch $@
 
-# A change to a kernel needs it again; where nothing changed it takes 0.2 s. About a minute of CPU once.
+# A change to a kernel needs it again; where nothing changed it takes 0.2 s. Two to five minutes of CPU once.
 kernels: $(STAMP)
 	$(BIN)/kai-solver compile
 

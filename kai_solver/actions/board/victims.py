@@ -564,20 +564,32 @@ def estimate_domains(arrays: Arrays, shape: int, count: int, level: int, below: 
     begin_costs(arrays, shape, below)
     are_all_open = arrays.record.numbers[WASTED] < MOST_WASTED
     for domain in range(arrays.domains.number[level]):
-        least = scratch.least_in[shape, level, domain]
-        if not are_all_open:
-            least = find_next_in(arrays, shape, level, domain)
-        scratch.domain_cost[domain] = count * least if least < IMPOSSIBLE else IMPOSSIBLE
         scratch.exactness[domain] = ROUGH
+        least = scratch.least_in[shape, level, domain]
+        if are_all_open:
+            scratch.domain_cost[domain] = count * least if least < IMPOSSIBLE else IMPOSSIBLE
+        else:
+            estimate_roughly(arrays, shape, count, level, domain)
 
 
 @kernel
-def find_next_in(arrays: Arrays, shape: int, level: int, domain: int) -> float:
-    """The cost of one more pod on the cheapest node of a domain, as known by now."""
-    domains, least = arrays.domains, IMPOSSIBLE
+def estimate_roughly(arrays: Arrays, shape: int, count: int, level: int, domain: int) -> None:
+    """Estimate a domain at so many times its cheapest node, as known by now."""
+    node = next_in(arrays, shape, level, domain)
+    cost = IMPOSSIBLE if node == NONE else count * cost_of_next(arrays, shape, node)
+    arrays.scratch.domain_cost[domain] = cost
+
+
+@kernel
+def next_in(arrays: Arrays, shape: int, level: int, domain: int) -> int:
+    """The node of a domain on which one more pod costs the least, as known by now; `NONE` where room cannot be made."""
+    domains, best, least = arrays.domains, NONE, IMPOSSIBLE
     for at in range(domains.first[level, domain], domains.first[level, domain + 1]):
-        least = min(least, cost_of_next(arrays, shape, domains.nodes[level, at]))
-    return float(least)
+        node = domains.nodes[level, at]
+        cost = cost_of_next(arrays, shape, node)
+        if cost < least:
+            best, least = node, cost
+    return best
 
 
 @kernel
@@ -589,9 +601,8 @@ def raise_estimates(arrays: Arrays, shape: int, count: int, level: int) -> None:
             continue
         if scratch.exactness[domain] == BOUNDED:
             scratch.domain_cost[domain] = domain_cost(arrays, shape, count, level, domain)
-            continue
-        least = find_next_in(arrays, shape, level, domain)
-        scratch.domain_cost[domain] = count * least if least < IMPOSSIBLE else IMPOSSIBLE
+        else:
+            estimate_roughly(arrays, shape, count, level, domain)
 
 
 @kernel
@@ -627,9 +638,9 @@ def domain_cost(arrays: Arrays, shape: int, count: int, level: int, domain: int)
 
 @kernel
 def cheapest_domain(arrays: Arrays, gang: int, below: int) -> int:
-    """The domain of the least cost, by close looks at its nodes; `NONE`."""
+    """The domain of the least cost, by close looks at no more nodes than it takes; `NONE`."""
     scratch, domains, gangs = arrays.scratch, arrays.domains, arrays.gangs
-    shape, level, count = gangs.shape[gang], gangs.level[gang], gangs.pods[gang]
+    level = gangs.level[gang]
     while True:
         best, least = NONE, IMPOSSIBLE
         for domain in range(domains.number[level]):
@@ -637,15 +648,41 @@ def cheapest_domain(arrays: Arrays, gang: int, below: int) -> int:
                 best, least = domain, scratch.domain_cost[domain]
         if best == NONE or scratch.exactness[best] == EXACT:
             return best
-        scratch.exactness[best] += 1
-        if scratch.exactness[best] == EXACT:
-            look_at_domain(arrays, shape, level, best, below)
-        before = scratch.domain_cost[best]
-        scratch.domain_cost[best] = domain_cost(arrays, shape, count, level, best)
-        if scratch.exactness[best] == EXACT and scratch.domain_cost[best] > before:
-            looks = domains.first[level, best + 1] - domains.first[level, best]
-            if waste(arrays, looks, below):
-                raise_estimates(arrays, shape, count, level)
+        looks = look_closer(arrays, gang, best, below)
+        if looks and waste(arrays, looks, below):
+            raise_estimates(arrays, gangs.shape[gang], gangs.pods[gang], level)
+
+
+@kernel
+def look_closer(arrays: Arrays, gang: int, domain: int, below: int) -> int:
+    """Raise the estimate of a domain, or let it rest on more; how many close looks were in vain.
+
+    First its cheapest node is looked at, then the next ones count with their lower bounds, at last all are looked at.
+    """
+    scratch, domains, gangs = arrays.scratch, arrays.domains, arrays.gangs
+    shape, level, count = gangs.shape[gang], gangs.level[gang], gangs.pods[gang]
+    before = scratch.domain_cost[domain]
+    if scratch.exactness[domain] == BOUNDED:
+        look_at_domain(arrays, shape, level, domain, below)
+        scratch.exactness[domain] = EXACT
+        scratch.domain_cost[domain] = domain_cost(arrays, shape, count, level, domain)
+        is_dearer = scratch.domain_cost[domain] > before
+        return int(domains.first[level, domain + 1] - domains.first[level, domain]) if is_dearer else 0
+    node = next_in(arrays, shape, level, domain)
+    if node == NONE:
+        scratch.domain_cost[domain] = IMPOSSIBLE
+        return 0
+    known = cost_of_next(arrays, shape, node)
+    cost = cost_at(arrays, shape, node, below)
+    if cost > known:
+        scratch.cost[node] = cost
+        estimate_roughly(arrays, shape, count, level, domain)
+        return 1
+    devices = arrays.shapes.devices[shape]
+    hosts_all = devices == 0 or arrays.nodes.devices[node] >= count * devices
+    scratch.exactness[domain] = EXACT if hosts_all or count == 1 else BOUNDED
+    scratch.domain_cost[domain] = domain_cost(arrays, shape, count, level, domain)
+    return 0
 
 
 @kernel

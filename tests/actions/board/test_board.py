@@ -38,9 +38,17 @@ from kai_solver.actions.board.arrays import (
 )
 from kai_solver.actions.board.describe import Board
 from kai_solver.actions.board.order import look_at_all, look_at_path, next_gang
-from kai_solver.actions.board.rights import may_reclaim, open_queues
+from kai_solver.actions.board.rights import may_reclaim, may_take, open_queues
 from kai_solver.actions.board.turns import begin_turns, has_whole, take_turns
-from kai_solver.actions.board.victims import cost_at
+from kai_solver.actions.board.victims import (
+    cheapest_domain,
+    cost_at,
+    domain_cost,
+    estimate_domains,
+    is_hopeless,
+    know_least,
+    look_at_domain,
+)
 from kai_solver.actions.gang_order import GangOrder
 from kai_solver.actions.room.node import NodeRoom
 from kai_solver.check import WASTE, check_plan
@@ -224,6 +232,81 @@ def test_room_costs_on_each_node_what_a_close_look_says(scene: Scene) -> None:
                 assert cost >= 1e300
             else:
                 assert cost == pytest.approx(room.price(found))
+
+
+@pytest.mark.parametrize("times", [1, 3, 30])
+def test_a_gang_is_hopeless_where_no_domain_has_the_devices_with_all_gone_that_may_leave(
+    scene: Scene, times: int
+) -> None:
+    arrays, said = deepcopy(scene.arrays), Counter[bool]()
+    for gang in scene.waiting:
+        row = scene.board.row_of[gang]
+        arrays.gangs.pods[row] *= times
+        arrays.record.numbers[STAMP] += 1
+        open_queues(arrays, row)
+        shape, level = int(arrays.gangs.shape[row]), int(arrays.gangs.level[row])
+        devices, hosts = int(arrays.shapes.devices[shape]), Counter[int]()
+        for node in range(len(scene.problem.nodes)):
+            domain = 0 if level == NONE else int(arrays.domains.of_node[level, node])
+            if domain != NONE and arrays.shapes.allowed[shape, node] and arrays.nodes.devices[node] >= devices > 0:
+                hosts[domain] += _devices_if_all_leave(arrays, scene.pool, node) // devices
+        is_short = devices > 0 and max(hosts.values(), default=0) < int(arrays.gangs.pods[row])
+        assert is_hopeless(arrays, row, BOUNDLESS) is is_short
+        said[is_short] += 1
+    assert said[times == 30]
+
+
+def _devices_if_all_leave(arrays: Arrays, pool: VictimPool, node: int) -> int:
+    """Whole devices of a node once all units that are open have left."""
+    origins = pool.origins
+    rows = [row for row in np.flatnonzero(origins.node == node) if may_take(arrays, int(origins.unit[row]), BOUNDLESS)]
+    return int(arrays.nodes.whole_later[node]) + int(arrays.units.whole[rows].sum())
+
+
+def test_the_cheapest_domain_is_found_without_a_look_at_all_nodes(scene: Scene) -> None:
+    arrays, scratch, domains, chosen = scene.arrays, scene.arrays.scratch, scene.arrays.domains, 0
+    for gang in scene.waiting:
+        row = scene.board.row_of[gang]
+        shape, level, count = (
+            int(column[row]) for column in (arrays.gangs.shape, arrays.gangs.level, arrays.gangs.pods)
+        )
+        if level == NONE:
+            continue
+        arrays.record.numbers[STAMP] += 1
+        open_queues(arrays, row)
+        know_least(arrays, shape)
+        estimate_domains(arrays, shape, count, level, BOUNDLESS)
+        found = cheapest_domain(arrays, row, BOUNDLESS)
+        costs = []
+        for domain in range(int(domains.number[level])):
+            look_at_domain(arrays, shape, level, domain, BOUNDLESS)
+            costs.append(domain_cost(arrays, shape, count, level, domain))
+        assert found == (NONE if min(costs) >= 1e300 else int(np.argmin(costs)))
+        if found != NONE:
+            assert scratch.domain_cost[found] == pytest.approx(min(costs))
+            chosen += 1
+    assert chosen
+
+
+@pytest.mark.parametrize("action", [RECLAIM, PREEMPT])
+@pytest.mark.parametrize(("few", "wasted"), [(0, 256), (10**9, 1), (10**9, 8), (10**9, 10**9)])
+def test_turns_are_the_same_however_many_nodes_are_looked_at_first(
+    scene: Scene, action: int, few: int, wasted: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """``few``, ``wasted``: at once those with units that may leave; these after so many looks in vain; all nodes."""
+    scene.board.price(moves=False)
+    scene.board.line_up(scene.waiting)
+    begin_turns(scene.arrays)
+    usual, other = deepcopy(scene.arrays), deepcopy(scene.arrays)
+    take_turns(usual, action, 64, 0, False)
+    monkeypatch.setattr("kai_solver.actions.board.victims.FEW", few)
+    monkeypatch.setattr("kai_solver.actions.board.victims.MOST_WASTED", wasted)
+    take_turns(other, action, 64, 0, False)
+    count = int(usual.record.numbers[TURNS])
+    assert count
+    assert (usual.record.turn[:count] == other.record.turn[:count]).all()
+    for before, after in zip(_lasting(usual), _lasting(other), strict=True):
+        assert (before == after).all()
 
 
 @pytest.fixture
