@@ -4,6 +4,7 @@ Source: docs/kai-behaviour.md#consolidation. Every victim has to find another pl
 anything, and no right has to be asked for.
 """
 
+from collections.abc import Iterator, Sequence
 from functools import cached_property
 
 from kai_solver.actions.caps import over_capacity
@@ -11,12 +12,32 @@ from kai_solver.actions.room.evictor import Evictor
 from kai_solver.actions.victim_search import VictimSearch
 from kai_solver.domain import Action
 from kai_solver.fairness import ReclaimLedger
-from kai_solver.planstate.allocation_units import AllocationUnit
+from kai_solver.planstate.allocation_units import AllocationUnit, AllocationUnits
 from kai_solver.planstate.eligibility import Preemptor
-from kai_solver.planstate.outcome import Refusal
+from kai_solver.planstate.outcome import Outcome, Refusal
 from kai_solver.planstate.saving import free_milli, savings
 from kai_solver.planstate.state import Place
-from kai_solver.reasons.refusals import consolidation_is_off, may_not_move_pods, too_few_gpus_to_move
+from kai_solver.reasons.refusals import (
+    LEFT_OUT,
+    consolidation_is_off,
+    may_not_move_pods,
+    not_ready,
+    too_few_gpus_to_move,
+    within_delay,
+)
+
+
+def still_asking(outcome: Outcome, gang_units: Sequence[AllocationUnits]) -> Iterator[int]:
+    """After the actions: preemptible gangs that wait, are ready, past their delay, and were not consolidated for."""
+    state, problem = outcome.state, outcome.state.problem
+    served = {admission.allocation_unit.gang for admission in outcome.consolidated}
+    for gang in outcome.waiting:
+        shape, refusals = problem.gangs[gang], outcome.refusals.get(gang, {})
+        is_open = gang not in served and shape.gang.preemptible and LEFT_OUT not in refusals.values()
+        is_undisturbed = is_open and state.gone.isdisjoint(shape.active)
+        is_ready = is_undisturbed and not_ready(problem, shape, gang_units[gang]) is None
+        if is_ready and within_delay(problem, shape) is None:
+            yield gang
 
 
 class Consolidate(VictimSearch):

@@ -103,10 +103,12 @@ class Context:
         between_attempts: Callable[[Outcome], None] | None = None,
         *,
         by_board: bool = False,
+        outcome: Outcome | None = None,
     ) -> None:
+        """``outcome``: what was decided before; None: nothing."""
         self.problem = problem
-        self.state = State(problem)
-        self.outcome = Outcome(self.state)
+        self.outcome = outcome or Outcome(State(problem))
+        self.state = self.outcome.state
         self.placer = Placer(self.state)
         self.largest_node = LargestNode(problem)
         self.gang_units = [

@@ -7,8 +7,10 @@ Where it finds no way, an ``Oracle`` may be asked: it proves that there is none,
 from collections.abc import Callable, Iterable
 
 from kai_solver.actions.allocate import Admitter, Allocate
+from kai_solver.actions.consolidate import still_asking
 from kai_solver.actions.context import Context, Oracle, Pace
 from kai_solver.actions.disrupt import disrupt
+from kai_solver.actions.paces import UntilLate
 from kai_solver.actions.stale import evict_stale_gangs
 from kai_solver.domain import Action
 from kai_solver.errors import GangError
@@ -18,6 +20,17 @@ from kai_solver.reasons.refusals import LEFT_OUT, not_ready
 
 _RESUMED = (Action.CONSOLIDATION, Action.RECLAIM)
 """Actions that may give way to those after them while they serve no gang, and go on afterwards."""
+
+
+def consolidate_late(outcome: Outcome, oracle: Oracle, is_late: Callable[[], bool]) -> None:
+    """Run consolidation, gang by gang, for those gangs of ``outcome`` that wait and were not asked about."""
+    context = Context(outcome.state.problem, oracle, UntilLate(is_late), "rank", outcome=outcome)
+    candidates = [
+        gang
+        for gang in still_asking(outcome, context.gang_units)
+        if Action.CONSOLIDATION not in outcome.refusals.get(gang, {})
+    ]
+    disrupt(context, Action.CONSOLIDATION, candidates)
 
 
 class Actions:

@@ -5,12 +5,13 @@ place. What the search finds is put into effect as far as all rules allow it (`k
 stages of the plan are never worse by it.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 import numpy as np
 
 from kai_solver import compiled
 from kai_solver.actions.caps import over_capacity
+from kai_solver.actions.consolidate import still_asking
 from kai_solver.actions.gang_order import GangOrder
 from kai_solver.chains.attribute import Charging
 from kai_solver.chains.course import Course, searched
@@ -23,7 +24,7 @@ from kai_solver.planstate.eviction_units import move_lost
 from kai_solver.planstate.outcome import Outcome
 from kai_solver.planstate.victims import VictimPool
 from kai_solver.problem import Problem
-from kai_solver.reasons.refusals import LEFT_OUT, NO_CHAIN, not_ready, within_delay
+from kai_solver.reasons.refusals import NO_CHAIN
 from kai_solver.search.rights import Rights, rights_of
 from kai_solver.units import UNLIMITED
 
@@ -116,20 +117,9 @@ class Chains:
             AllocationUnits(gang, state, self.problem.pod_shape)
             for gang, state in zip(self.problem.gangs, self.state.gangs, strict=True)
         ]
-        order = GangOrder(self.state, units, self._asking(units))
+        order = GangOrder(self.state, units, still_asking(self.outcome, units))
         asked = (found.allocation_unit for found in iter(order.pop, None))
         return [unit for unit in asked if over_capacity(self.state, unit) is None]
-
-    def _asking(self, units: list[AllocationUnits]) -> Iterator[int]:
-        """Preemptible gangs that wait, are ready, past their delay, and got nothing by consolidation in this cycle."""
-        served = {admission.allocation_unit.gang for admission in self.outcome.consolidated}
-        for gang in self.outcome.waiting:
-            shape, refusals = self.problem.gangs[gang], self.outcome.refusals.get(gang, {})
-            is_open = gang not in served and shape.gang.preemptible and LEFT_OUT not in refusals.values()
-            is_undisturbed = is_open and self.state.gone.isdisjoint(shape.active)
-            is_ready = is_undisturbed and not_ready(self.problem, shape, units[gang]) is None
-            if is_ready and within_delay(self.problem, shape) is None:
-                yield gang
 
 
 class Judge:

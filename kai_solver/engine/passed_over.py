@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 
 from kai_solver.actions import Answer
+from kai_solver.actions.paces import UntilLate
 from kai_solver.actions.victim_search import VictimSearch
 from kai_solver.domain import Action
 from kai_solver.planstate.allocation_units import AllocationUnit
@@ -119,8 +120,8 @@ class AskingInOrder:
         return action in outcome.refusals.get(gang, {})
 
 
-class UntilAnswered:
-    """The pace of a second run: no action gives way, and all end with the time, or when ``is_answered``.
+class UntilAnswered(UntilLate):
+    """The pace of a second run: it ends with the time, or when ``is_answered``.
 
     Attributes
     ----------
@@ -130,26 +131,10 @@ class UntilAnswered:
     """
 
     def __init__(self, is_late: Callable[[], bool], is_answered: Callable[[Outcome], bool]) -> None:
-        self.is_late, self.is_answered = is_late, is_answered
+        super().__init__(is_late)
+        self.is_answered = is_answered
         self.outcome: Outcome | None = None
-
-    def start(self, actions_left: int, *, may_yield: bool) -> None:
-        """Nothing is shared out."""
-
-    def attempted(self, *, served: bool) -> None:
-        """Nothing gives way."""
-
-    def is_fruitless(self) -> bool:
-        """Never."""
-        return False
-
-    def start_attempt(self) -> None:
-        """No attempt has a share."""
 
     def is_over(self) -> bool:
         """True where the time has ended, or nothing is left to find out."""
         return self.is_late() or (self.outcome is not None and self.is_answered(self.outcome))
-
-    def is_attempt_over(self) -> bool:
-        """True where the time has ended."""
-        return self.is_late()

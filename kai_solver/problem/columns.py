@@ -1,4 +1,4 @@
-"""What pods have, as arrays by pod: for those who look at thousands of them at once."""
+"""What pods have, as arrays by pod: for questions about thousands of pods at once."""
 
 from collections.abc import Mapping, Sequence
 from functools import cached_property
