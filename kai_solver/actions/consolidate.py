@@ -4,7 +4,7 @@ Source: docs/kai-behaviour.md#consolidation. Every victim has to find another pl
 anything, and no right has to be asked for.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from functools import cached_property
 
 from kai_solver.actions.caps import over_capacity
@@ -12,7 +12,7 @@ from kai_solver.actions.room.evictor import Evictor
 from kai_solver.actions.victim_search import VictimSearch
 from kai_solver.domain import Action
 from kai_solver.fairness import ReclaimLedger
-from kai_solver.planstate.allocation_units import AllocationUnit, AllocationUnits
+from kai_solver.planstate.allocation_units import AllocationUnit, GangUnits
 from kai_solver.planstate.eligibility import Preemptor
 from kai_solver.planstate.outcome import Outcome, Refusal
 from kai_solver.planstate.saving import free_milli, savings
@@ -27,7 +27,7 @@ from kai_solver.reasons.refusals import (
 )
 
 
-def still_asking(outcome: Outcome, gang_units: Sequence[AllocationUnits]) -> Iterator[int]:
+def still_asking(outcome: Outcome, gang_units: GangUnits) -> Iterator[int]:
     """After the actions: preemptible gangs that wait, are ready, past their delay, and were not consolidated for."""
     state, problem = outcome.state, outcome.state.problem
     served = {admission.allocation_unit.gang for admission in outcome.consolidated}

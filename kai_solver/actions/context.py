@@ -17,7 +17,7 @@ from kai_solver.actions.survival import MOST_WAITING
 from kai_solver.actions.victim_search import VictimSearch
 from kai_solver.domain import Action, Blocker, Proof, Reason
 from kai_solver.placement.placing import Placer, TimeIsUp, never
-from kai_solver.planstate.allocation_units import AllocationUnit, AllocationUnits
+from kai_solver.planstate.allocation_units import AllocationUnit, GangUnitsOf
 from kai_solver.planstate.eligibility import Preemptor
 from kai_solver.planstate.outcome import Admission, Evidence, Outcome, Refusal
 from kai_solver.planstate.signature import Kind, Signature, kind_of, signature
@@ -111,10 +111,7 @@ class Context:
         self.state = self.outcome.state
         self.placer = Placer(self.state)
         self.largest_node = LargestNode(problem)
-        self.gang_units = [
-            AllocationUnits(gang, state, problem.pod_shape)
-            for gang, state in zip(problem.gangs, self.state.gangs, strict=True)
-        ]
+        self.gang_units = GangUnitsOf(self.state)
         self.times = AttemptTimes()
         self._oracle = oracle
         self._pace = pace

@@ -19,7 +19,7 @@ from kai_solver.actions.victim_search import VictimSearch
 from kai_solver.domain import Action
 from kai_solver.placement.fit import FitTable
 from kai_solver.placement.placing import never
-from kai_solver.planstate.allocation_units import AllocationUnit, AllocationUnits
+from kai_solver.planstate.allocation_units import AllocationUnit, GangUnits
 from kai_solver.planstate.eligibility import Preemptor
 from kai_solver.planstate.outcome import Admission, Outcome, Refusal
 from kai_solver.reasons.refusals import within_delay
@@ -31,7 +31,7 @@ def search_of(
     action: Action,
     outcome: Outcome,
     fits: FitTable,
-    gang_units: list[AllocationUnits],
+    gang_units: GangUnits,
     waiting: Sequence[int] = (),
     is_over: Callable[[], bool] = never,
 ) -> VictimSearch:

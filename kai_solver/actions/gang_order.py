@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from kai_solver.fairness import compare_queues, gang_order_key, levelled
 from kai_solver.fairness.order import QueueKey, Tie
-from kai_solver.planstate.allocation_units import AllocationUnit, AllocationUnits
+from kai_solver.planstate.allocation_units import AllocationUnit, AllocationUnits, GangUnits
 from kai_solver.planstate.eviction_units import charge_of
 from kai_solver.planstate.state import State
 from kai_solver.problem import GangShape
@@ -61,7 +61,7 @@ class GangOrder:
     def __init__(
         self,
         state: State,
-        gang_units: list[AllocationUnits],
+        gang_units: GangUnits,
         gangs: Iterable[int],
         begins: Callable[[int], None] = _nothing,
     ) -> None:
@@ -251,7 +251,7 @@ class SizeOrder:
     def __init__(
         self,
         state: State,
-        gang_units: list[AllocationUnits],
+        gang_units: GangUnits,
         gangs: Iterable[int],
         begins: Callable[[int], None] = _nothing,
     ) -> None:

@@ -115,10 +115,10 @@ class Actions:
     def _ready(self) -> list[int]:
         """Gangs with pods that may be placed. Those that are not ready are refused in all actions."""
         ready: list[int] = []
-        for gang, units_of_gang in zip(self.problem.gangs, self.context.gang_units, strict=True):
+        for gang in self.problem.gangs:
             if not gang.waits and not self.left_out:
                 continue
-            refusal = not_ready(self.problem, gang, units_of_gang) if gang.waits else None
+            refusal = not_ready(self.problem, gang, self.context.gang_units[gang.index]) if gang.waits else None
             if self.left_out and gang.gang.key in self.left_out:
                 refusal = LEFT_OUT
             if refusal is None and not gang.pending:

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from kai_solver.actions.context import Context
 from kai_solver.domain import PodStatus
 from kai_solver.errors import GangError
-from kai_solver.planstate.allocation_units import AllocationUnits
+from kai_solver.planstate.allocation_units import AllocationUnits, GangUnits
 from kai_solver.planstate.state import State
 from kai_solver.problem import GangShape, Leaf, TreeNode
 
@@ -33,7 +33,7 @@ def evict_stale_gangs(context: Context) -> None:
             state.rollback(mark)
 
 
-def stale_gangs(state: State, gang_units: list[AllocationUnits]) -> Iterator[int]:
+def stale_gangs(state: State, gang_units: GangUnits) -> Iterator[int]:
     """Indices of gangs to evict.
 
     Raises
@@ -42,12 +42,12 @@ def stale_gangs(state: State, gang_units: list[AllocationUnits]) -> Iterator[int
         An unexpected error over one of them. No gang has its turn here, so that it would be blamed on another one.
     """
     drained = state.problem.drained
-    for gang, units_of_gang in zip(state.problem.gangs, gang_units, strict=True):
+    for gang in state.problem.gangs:
         is_drained = gang.index in drained
         if not is_drained and gang.gang.stale_since_s is None:
             continue
         try:
-            has_to_go = _has_to_go(state, gang, units_of_gang, is_drained=is_drained)
+            has_to_go = _has_to_go(state, gang, gang_units[gang.index], is_drained=is_drained)
         except Exception as error:
             raise GangError(gang.gang.key, error) from error
         if has_to_go:

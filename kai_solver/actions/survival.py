@@ -12,7 +12,7 @@ from kai_solver.actions.caps import over_capacity
 from kai_solver.actions.gang_order import GangOrder
 from kai_solver.placement.fit import FitTable
 from kai_solver.placement.placing import Placer
-from kai_solver.planstate.allocation_units import AllocationUnit, AllocationUnits
+from kai_solver.planstate.allocation_units import AllocationUnit, GangUnits
 from kai_solver.planstate.signature import Signature, signature
 from kai_solver.planstate.state import State
 
@@ -28,7 +28,7 @@ many on one and more on five (2026-11-28). Room that was made stays promised to 
 def survives(
     state: State,
     fits: FitTable,
-    gang_units: list[AllocationUnits],
+    gang_units: GangUnits,
     allocation_unit: AllocationUnit,
     evicted: Sequence[int],
     waiting: Iterable[int],

@@ -26,7 +26,7 @@ from kai_solver.domain import Action
 from kai_solver.fairness import ReclaimLedger
 from kai_solver.placement.fit import FitTable
 from kai_solver.placement.placing import never
-from kai_solver.planstate.allocation_units import AllocationUnit, AllocationUnits
+from kai_solver.planstate.allocation_units import AllocationUnit, GangUnits
 from kai_solver.planstate.eligibility import Eligibility, Preemptor, was_counted
 from kai_solver.planstate.outcome import Outcome, Refusal
 from kai_solver.planstate.state import Place, State
@@ -53,7 +53,7 @@ class VictimSearch(ABC):
         self,
         outcome: Outcome,
         fits: FitTable,
-        gang_units: list[AllocationUnits],
+        gang_units: GangUnits,
         waiting: Sequence[int] = (),
         is_over: Callable[[], bool] = never,
     ) -> None:

@@ -19,7 +19,7 @@ from kai_solver.chains.describe import MovePrices, describe
 from kai_solver.chains.effect import Effect, Effecting
 from kai_solver.domain import Action, SolverModel
 from kai_solver.engine.stages import measured_stages
-from kai_solver.planstate.allocation_units import AllocationUnit, AllocationUnits
+from kai_solver.planstate.allocation_units import AllocationUnit, GangUnitsOf
 from kai_solver.planstate.eviction_units import move_lost
 from kai_solver.planstate.outcome import Outcome
 from kai_solver.planstate.victims import VictimPool
@@ -113,10 +113,7 @@ class Chains:
         """What gangs wait for that may have others moved, in policy order."""
         if not self.may_consolidate:
             return []
-        units = [
-            AllocationUnits(gang, state, self.problem.pod_shape)
-            for gang, state in zip(self.problem.gangs, self.state.gangs, strict=True)
-        ]
+        units = GangUnitsOf(self.state)
         order = GangOrder(self.state, units, still_asking(self.outcome, units))
         asked = (found.allocation_unit for found in iter(order.pop, None))
         return [unit for unit in asked if over_capacity(self.state, unit) is None]

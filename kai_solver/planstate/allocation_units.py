@@ -4,10 +4,10 @@ Source: docs/kai-behaviour.md#surplus.
 """
 
 from collections.abc import Iterator, Sequence
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 from kai_solver.domain import TopologyConstraint
-from kai_solver.planstate.state import GangState
+from kai_solver.planstate.state import GangState, State
 from kai_solver.problem import GangShape, Leaf, TreeNode
 
 
@@ -215,3 +215,28 @@ def is_flat(shape: GangShape) -> bool:
     """True for a gang of one podset and no choice: its minimum is the podset's."""
     root = shape.root
     return len(shape.leaves) == 1 and root.needed == 1 and root.children[0] is shape.leaves[0]
+
+
+class GangUnits(Protocol):
+    """What each gang asks for next."""
+
+    def __getitem__(self, gang: int, /) -> AllocationUnits:
+        """Of the gang of that index."""
+        ...
+
+
+class GangUnitsOf:
+    """`GangUnits` of a working state. Each is made when it is first asked for: most gangs run, and ask for nothing."""
+
+    def __init__(self, state: State) -> None:
+        self._state = state
+        self._known: dict[int, AllocationUnits] = {}
+
+    def __getitem__(self, gang: int, /) -> AllocationUnits:
+        """Of the gang of that index."""
+        found = self._known.get(gang)
+        if found is None:
+            problem = self._state.problem
+            found = AllocationUnits(problem.gangs[gang], self._state.gangs[gang], problem.pod_shape)
+            self._known[gang] = found
+        return found

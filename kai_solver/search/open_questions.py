@@ -15,7 +15,7 @@ from kai_solver.actions.gang_order import GangOrder, SizeOrder
 from kai_solver.actions.victim_search import VictimSearch
 from kai_solver.domain import Action, Proof, Reason
 from kai_solver.placement.placing import Placer
-from kai_solver.planstate.allocation_units import AllocationUnit, AllocationUnits
+from kai_solver.planstate.allocation_units import AllocationUnit, GangUnitsOf
 from kai_solver.planstate.eligibility import Preemptor
 from kai_solver.planstate.outcome import Admission, Outcome, Refusal
 from kai_solver.planstate.signature import signature
@@ -59,10 +59,7 @@ class OpenQuestions:
         self.order_type = SizeOrder if by_size else GangOrder
         self.actions = tuple(action for action in actions if action is not Action.STALE)
         self.placer = Placer(self.state)
-        self.gang_units = [
-            AllocationUnits(gang, state, self.problem.pod_shape)
-            for gang, state in zip(self.problem.gangs, self.state.gangs, strict=True)
-        ]
+        self.gang_units = GangUnitsOf(self.state)
         self.searches: Mapping[Action, VictimSearch] = {
             action: search_of(action, outcome, self.placer.fits, self.gang_units, outcome.waiting)
             for action in self.actions

@@ -13,7 +13,7 @@ from kai_solver.chains.effect import Effect, Effecting
 from kai_solver.check import check_plan
 from kai_solver.domain import Action, Gang, Node, Snapshot, flat_gang
 from kai_solver.planning import assemble
-from kai_solver.planstate.allocation_units import AllocationUnits
+from kai_solver.planstate.allocation_units import AllocationUnits, GangUnitsOf
 from kai_solver.planstate.outcome import Admission, Outcome
 from kai_solver.planstate.victims import VictimPool
 from kai_solver.problem import build_problem
@@ -42,10 +42,7 @@ class Case:
         self.rights = rights_of(self.outcome)
 
     def described(self, *, may_evict: bool = True) -> Description:
-        units = [
-            AllocationUnits(gang, state, self.problem.pod_shape)
-            for gang, state in zip(self.problem.gangs, self.state.gangs, strict=True)
-        ]
+        units = GangUnitsOf(self.state)
         turns = [unit for gang in self.outcome.waiting if (unit := units[gang].next()) is not None]
         prices = MovePrices(np.full(len(self.pool.units), 300, dtype=np.int64))
         found = describe(self.outcome, self.pool, self.rights, prices, turns, may_evict=may_evict)

@@ -37,7 +37,7 @@ from kai_solver.actions.board.room import POINT, forget, note
 from kai_solver.actions.board.victims import list_moved
 from kai_solver.actions.gang_order import gang_key
 from kai_solver.errors import InternalError
-from kai_solver.planstate.allocation_units import AllocationUnits, is_flat
+from kai_solver.planstate.allocation_units import AllocationUnits, GangUnits, is_flat
 from kai_solver.planstate.eligibility import least_milli
 from kai_solver.planstate.eviction_units import charge_of
 from kai_solver.planstate.state import Place, State
@@ -179,7 +179,7 @@ class Board:
     ``is_partial``: some running work is left out, so that room may be made which the arrays do not show.
     """
 
-    def __init__(self, state: State, gang_units: Sequence[AllocationUnits], candidates: Iterable[int]) -> None:
+    def __init__(self, state: State, gang_units: GangUnits, candidates: Iterable[int]) -> None:
         self.state = state
         self.problem = state.problem
         self.gang_units = gang_units

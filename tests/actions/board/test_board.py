@@ -55,7 +55,7 @@ from kai_solver.check import WASTE, check_plan
 from kai_solver.domain import Action, NumaTopology, NumaZone, Snapshot, Taint
 from kai_solver.engine import cycle
 from kai_solver.modelfiles import load_model
-from kai_solver.planstate.allocation_units import AllocationUnits
+from kai_solver.planstate.allocation_units import GangUnitsOf
 from kai_solver.planstate.eligibility import Eligibility, Preemptor, refuses_reclaim
 from kai_solver.planstate.state import State
 from kai_solver.planstate.victims import VictimPool
@@ -75,10 +75,7 @@ class Scene:
     def __init__(self, snapshot: Snapshot) -> None:
         self.problem = replace(build_problem(snapshot), fabric=None)
         self.state = State(self.problem)
-        self.units = [
-            AllocationUnits(gang, state, self.problem.pod_shape)
-            for gang, state in zip(self.problem.gangs, self.state.gangs, strict=True)
-        ]
+        self.units = GangUnitsOf(self.state)
         self.waiting = [gang.index for gang in self.problem.gangs if self.units[gang.index].waits()]
         self.board = Board(self.state, self.units, self.waiting)
         self.pool = VictimPool.of_running(self.state)
