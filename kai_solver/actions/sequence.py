@@ -30,7 +30,8 @@ def consolidate_late(outcome: Outcome, oracle: Oracle, is_late: Callable[[], boo
         for gang in still_asking(outcome, context.gang_units)
         if Action.CONSOLIDATION not in outcome.refusals.get(gang, {})
     ]
-    disrupt(context, Action.CONSOLIDATION, candidates)
+    if candidates:
+        disrupt(context, Action.CONSOLIDATION, candidates)
 
 
 class Actions:

@@ -55,14 +55,20 @@ def without_moves(actions: Iterable[Action]) -> tuple[Action, ...]:
 
 
 def refuse_moves(outcome: Outcome, actions: Sequence[Action]) -> None:
-    """Note for gangs that still wait that no chain made room, where consolidation has not asked for them itself."""
+    """Note for gangs that still wait that no chain made room, where consolidation has not asked for them itself.
+
+    Their refusals are in the order of ``actions`` then.
+    """
     for gang in outcome.waiting if Action.CONSOLIDATION in actions else ():
         by_action = outcome.refusals.get(gang)
-        if by_action and Action.CONSOLIDATION not in by_action:
-            refusals = list(by_action.values())
+        if not by_action:
+            continue
+        every = dict(by_action)
+        if Action.CONSOLIDATION not in every:
+            refusals = list(every.values())
             is_one = all(refusal is refusals[0] for refusal in refusals)
-            every = {**by_action, Action.CONSOLIDATION: refusals[0] if is_one else NO_CHAIN}
-            outcome.refusals[gang] = {action: every[action] for action in actions if action in every}
+            every[Action.CONSOLIDATION] = refusals[0] if is_one else NO_CHAIN
+        outcome.refusals[gang] = {action: every[action] for action in actions if action in every}
 
 
 class Chains:

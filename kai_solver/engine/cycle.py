@@ -328,7 +328,8 @@ class _Run:
         self._budgets.clear()
         self._pricing = None
         by_chains = child is not None and is_for_chains(problem, self.model)
-        self._leaves_moves = by_chains and compiled.is_loaded() and not self.model.search.deterministic
+        moves = Action.CONSOLIDATION in self.model.actions and not self.model.search.deterministic
+        self._leaves_moves = by_chains and moves and compiled.is_loaded()
         self._actions = without_moves(self.model.actions) if self._leaves_moves else self.model.actions
         outcome = self._run_actions(problem, left_out, child)
         self._phase("greedy")
@@ -347,6 +348,8 @@ class _Run:
         except Exception as error:
             failed.append(stage_failed(error))
             floor.restore()
+            if self._leaves_moves:
+                refuse_moves(outcome, self.model.actions)
         self._prove(outcome, child)
         bounds: Mapping[str, int] = {}
         try:
@@ -587,11 +590,21 @@ class _Run:
 
         Chains know no rules between pods. Not where the moves of a cycle are limited: chains have counted theirs.
         """
-        if not self._leaves_moves or self.should_stop():
+        if not self._leaves_moves:
             return
-        if self.model.moves.per_cycle == self.model.moves.per_gang == UNLIMITED:
-            end_s = self.clock() + LATE_MOVES * (self.deadline_s - self.kept_s - self.clock())
-            consolidate_late(outcome, self._oracle(), lambda: self.should_stop() or self.clock() >= end_s)
+        is_limited = not self.model.moves.per_cycle == self.model.moves.per_gang == UNLIMITED
+        end_s = self.clock() + LATE_MOVES * (self.deadline_s - self.kept_s - self.clock())
+
+        def is_late() -> bool:
+            return self.should_stop() or self.clock() >= end_s
+
+        if not is_limited and not is_late():
+            floor = Floor(outcome)
+            try:
+                consolidate_late(outcome, self._oracle(), is_late)
+            except Exception as error:
+                floor.restore()
+                self.report(f"an unexpected error, so no pod moves late: {caught('deciding', 'late moves', error)}")
         refuse_moves(outcome, self.model.actions)
         self._phase("late-moves")
 

@@ -99,7 +99,7 @@ class HoldRows:
         first = np.ones(len(pods), dtype=np.bool_)
         first[1:] = (units[1:] != units[:-1]) | (nodes[1:] != nodes[:-1])
         starts = np.flatnonzero(first)
-        amounts = problem.shapes.requests[problem.columns.shape[pods]]
+        amounts = problem.shapes.requests[problem.columns.shape[pods]].reshape(len(pods), problem.snapshot.schema.size)
         request = np.add.reduceat(amounts.T, starts, axis=1) if len(starts) else amounts.T
         whole = np.add.reduceat(devices, starts) if len(starts) else devices
         return cls(units[starts], nodes[starts], whole, request, *held_devices.shared)
