@@ -61,13 +61,23 @@ class UnitTable:
     sizes: IntArray
     charge: IntArray
 
+    @property
+    def first_pod(self) -> IntArray:
+        """(U,) the first pod of each unit."""
+        return self.pods[self.starts]
+
+    @property
+    def unit_of_row(self) -> IntArray:
+        """The unit of each of ``pods``."""
+        return np.repeat(np.arange(len(self.units)), self.sizes)
+
     def any(self, of_pods: BoolArray) -> BoolArray:
-        """(U,) units some pod of which has what ``of_pods`` (P,) says."""
+        """(U,) True where ``of_pods`` (P,) is True for some pod of the unit."""
         found: BoolArray = np.logical_or.reduceat(of_pods[self.pods], self.starts)
         return found
 
     def all(self, of_pods: BoolArray) -> BoolArray:
-        """(U,) units whose pods all have what ``of_pods`` (P,) says."""
+        """(U,) True where ``of_pods`` (P,) is True for all pods of the unit."""
         found: BoolArray = np.logical_and.reduceat(of_pods[self.pods], self.starts)
         return found
 

@@ -107,7 +107,7 @@ class HoldRows:
     @classmethod
     def at_origin(cls, problem: Problem, table: UnitTable) -> "HoldRows":
         """Rows of all units of ``table`` where they run."""
-        owner = np.repeat(np.arange(len(table.units)), table.sizes)
+        owner = table.unit_of_row
         held_devices = HeldDevices.at_origin(problem, table.pods, owner)
         return cls.of(problem, table.pods, owner, problem.columns.node[table.pods], held_devices)
 
@@ -132,7 +132,7 @@ class HeldDevices:
 
     @classmethod
     def at_origin(cls, problem: Problem, pods: IntArray, owner: IntArray) -> "HeldDevices":
-        """Devices that running ``pods`` (P,) hold, each of the unit ``owner`` (P,) says."""
+        """Devices that running ``pods`` (P,) hold; ``owner`` (P,): the unit of each."""
         columns = problem.columns
         shares = columns.shares[pods]
         row, device, parts = columns.held(pods[shares])

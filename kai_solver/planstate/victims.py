@@ -72,7 +72,7 @@ class VictimPool:
         self.may_move = self.table.all(problem.columns.is_replaced)
         self.is_elastic = np.array([len(self.of_gang[gang]) > 1 for gang in self.gang_of.tolist()], dtype=np.bool_)
         self._is_core: BoolArray = np.array([unit.is_core for unit in self.units], dtype=np.bool_)
-        self._first_pod = self.table.pods[self.table.starts]
+        self._first_pod = self.table.first_pod
         self._first: list[int] = self._first_pod.tolist()
         self.releases = UnitReleases(state, self.units)
         self._rank = victim_ranks(state, self.table)
@@ -277,7 +277,7 @@ class VictimPool:
     def _unit_of(self) -> IntArray:
         """By pod, its unit; -1 where it has none."""
         found = np.full(len(self.state.is_gone), -1, dtype=np.int64)
-        found[self.table.pods] = np.repeat(np.arange(len(self.units)), self.table.sizes)
+        found[self.table.pods] = self.table.unit_of_row
         return found
 
     def most_devices(self, eligible: BoolArray, rows: IntArray) -> IntArray:

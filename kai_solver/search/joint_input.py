@@ -544,8 +544,7 @@ class JointModelInput:
             return np.zeros((4, 0), dtype=np.int64)
         pods = pool.table.pods
         row, device, parts = problem.columns.held(pods)
-        unit = np.repeat(np.arange(len(pool.units)), pool.table.sizes)
-        return np.array([unit[row], problem.columns.node[pods[row]], device, parts])
+        return np.array([pool.table.unit_of_row[row], problem.columns.node[pods[row]], device, parts])
 
     def _lifted_grants(self, movers: Iterable[Mover]) -> dict[str, Any]:
         """By rule that grants something, what is free without ``movers`` and all that was placed in this cycle."""

@@ -22,7 +22,7 @@ class IdenticalPods:
         table, gangs, ruled = pool.table, pool.state.problem.gangs, pool.state.problem.ruled
         self._cost = np.array(pool.cost)
         self._charge: IntArray = table.charge
-        self._first: IntArray = table.pods[table.starts]
+        self._first: IntArray = table.first_pod
         self._is_ruled: BoolArray = np.array([pod in ruled for pod in self._first.tolist()], dtype=np.bool_)
         alone = np.array([gangs[gang].family < 0 for gang in table.gang.tolist()], dtype=np.bool_)
         self._is_lone: BoolArray = alone & (table.sizes == 1) & ~pool.is_elastic

@@ -497,7 +497,7 @@ class Board:
     def _unit_arrays(self, pool: VictimPool) -> Units:
         problem, rows = self.problem, pool.origins
         size, sizes, pods, starts = len(pool.units), pool.table.sizes, pool.table.pods, pool.table.starts
-        self._first_pod = pods[starts]
+        self._first_pod = pool.table.first_pod
         shape = self._shape_rows(pods)
         is_uniform = np.maximum.reduceat(shape, starts) == np.minimum.reduceat(shape, starts)
         shape = np.where(is_uniform, shape[starts], NONE)
