@@ -114,26 +114,78 @@ def cover(arrays: Arrays, rows: int, need: int) -> float:
     sums[0], masks[0] = 0.0, 0
     for count in range(1, need + 1):
         sums[count] = IMPOSSIBLE
-    for at in range(min(rows, WIDTH)):
+    bit = 0
+    for at in range(rows):
         whole, price = units.whole[here[at]], units.cost[units.unit[here[at]]]
-        if whole == 0:
+        if whole == 0 or bit == WIDTH:
             continue
         for count in range(need, 0, -1):
             rest = max(0, count - whole)
             cost = sums[rest] + price
             if cost < sums[count]:
                 sums[count] = cost
-                masks[count] = masks[rest] | (1 << at)
+                masks[count] = masks[rest] | (1 << bit)
+        bit += 1
     if sums[need] >= IMPOSSIBLE:
         return IMPOSSIBLE
-    chosen, at = masks[need], 0
-    while chosen:
-        if chosen & 1:
-            picks[0] += 1
-            picks[picks[0]] = here[at]
-        chosen >>= 1
-        at += 1
+    chosen = masks[need]
+    for at in range(rows):
+        if chosen == 0:
+            break
+        if units.whole[here[at]]:
+            if chosen & 1:
+                picks[0] += 1
+                picks[picks[0]] = here[at]
+            chosen >>= 1
     return float(sums[need])
+
+
+@kernel
+def bound_at(arrays: Arrays, shape: int, node: int) -> float:
+    """A lower bound of what room for one more pod of ``shape`` on ``node`` costs, whatever units may leave.
+
+    0 only where there is room. `cost_at` of all units is no such bound: where CPU or memory is short it adds units by a
+    rule of thumb, which may choose better among fewer.
+    """
+    nodes, request = arrays.nodes, arrays.shapes.request
+    arrays.scratch.picks[0] = 0
+    if not arrays.shapes.allowed[shape, node]:
+        return IMPOSSIBLE
+    need = arrays.shapes.devices[shape] - nodes.whole_later[node]
+    if need <= 0 and suffices(arrays, shape, node):
+        return 0.0
+    count = look_around(arrays, node, NONE)
+    bound = cover(arrays, count, need) if need > 0 else cheapest_here(arrays, count)
+    for resource in range(request.shape[1]):
+        lack = request[shape, resource] - nodes.later[node, resource]
+        if request[shape, resource] > 0 and resource != nodes.gpu and lack > 0:
+            bound = max(bound, bound_of_lack(arrays, count, resource, lack))
+    return bound
+
+
+@kernel
+def cheapest_here(arrays: Arrays, rows: int) -> float:
+    """The cost of the cheapest of the first ``rows`` units here."""
+    units, least = arrays.units, IMPOSSIBLE
+    for at in range(rows):
+        least = min(least, units.cost[units.unit[arrays.scratch.here[at]]])
+    return float(least)
+
+
+@kernel
+def bound_of_lack(arrays: Arrays, rows: int, resource: int, lack: int) -> float:
+    """A lower bound of what those of the first ``rows`` units here cost that hold ``lack`` of a resource together.
+
+    As if parts of units could leave, of which none counts with more than ``lack``.
+    """
+    units, bound, total = arrays.units, IMPOSSIBLE, 0
+    for at in range(rows):
+        row = arrays.scratch.here[at]
+        cost, held = units.cost[units.unit[row]], min(lack, units.request[row, resource])
+        if held > 0 and cost < IMPOSSIBLE:
+            bound = min(bound, cost * (lack / held))
+            total += held
+    return float(bound) if total >= lack else IMPOSSIBLE
 
 
 @kernel
@@ -348,7 +400,7 @@ def know_least(arrays: Arrays, shape: int) -> None:
     scratch, numbers = arrays.scratch, arrays.record.numbers
     if not scratch.is_known[shape]:
         for node in range(len(arrays.nodes.whole_later)):
-            scratch.least[shape, node] = cost_at(arrays, shape, node, NONE)
+            scratch.least[shape, node] = bound_at(arrays, shape, node)
         for level in range(len(arrays.domains.number)):
             for domain in range(arrays.domains.number[level]):
                 scratch.least_in[shape, level, domain] = find_least_in(arrays, shape, level, domain)
@@ -364,7 +416,7 @@ def know_again(arrays: Arrays, shape: int, node: int) -> None:
     """Find the lower bound of one node again, and with it those of its domains."""
     scratch, domains = arrays.scratch, arrays.domains
     before = scratch.least[shape, node]
-    now = cost_at(arrays, shape, node, NONE)
+    now = bound_at(arrays, shape, node)
     scratch.least[shape, node] = now
     for level in range(len(domains.number)):
         domain = domains.of_node[level, node]
@@ -750,7 +802,7 @@ def clear(
         if frugal and action == RECLAIM and not spend_picks(arrays, taken):
             # By other queues, if one was closed; else not by now: what leaves elsewhere may change it.
             cost = cost_at(arrays, shape, node, below)
-            set_cost(arrays, node, cost if cost > before else IMPOSSIBLE)
+            set_cost(arrays, node, cost if cost != before else IMPOSSIBLE)
             continue
         count = picks[0]
         for at in range(1, count + 1):

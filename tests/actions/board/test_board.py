@@ -6,6 +6,7 @@ import sys
 from collections import Counter
 from copy import deepcopy
 from dataclasses import replace
+from itertools import combinations
 from pathlib import Path
 
 import numpy as np
@@ -18,6 +19,7 @@ from kai_solver.actions.board.arrays import (
     BOUNDLESS,
     CONSOLIDATE,
     HOME,
+    IMPOSSIBLE,
     MADE_ROOM,
     MOVES,
     NONE,
@@ -41,6 +43,7 @@ from kai_solver.actions.board.order import look_at_all, look_at_path, next_gang
 from kai_solver.actions.board.rights import may_reclaim, may_take, open_queues
 from kai_solver.actions.board.turns import begin_turns, has_whole, take_turns
 from kai_solver.actions.board.victims import (
+    bound_at,
     cheapest_domain,
     cost_at,
     domain_cost,
@@ -48,6 +51,7 @@ from kai_solver.actions.board.victims import (
     is_hopeless,
     know_least,
     look_at_domain,
+    suffices,
 )
 from kai_solver.actions.gang_order import GangOrder
 from kai_solver.actions.room.node import NodeRoom
@@ -60,7 +64,7 @@ from kai_solver.planstate.eligibility import Eligibility, Preemptor, refuses_rec
 from kai_solver.planstate.state import State
 from kai_solver.planstate.victims import VictimPool
 from kai_solver.problem import build_problem
-from tests.support.builders import a_cluster, a_gang, a_node, a_queue
+from tests.support.builders import GIB, a_cluster, a_gang, a_node, a_queue
 from tests.support.loaded import a_loaded_cluster, a_real_cluster
 from tests.support.oracles import Unasked
 
@@ -229,6 +233,54 @@ def test_room_costs_on_each_node_what_a_close_look_says(scene: Scene) -> None:
                 assert cost >= 1e300
             else:
                 assert cost == pytest.approx(room.price(found))
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_no_units_that_make_room_on_a_node_cost_less_than_its_lower_bound(seed: int) -> None:
+    """Of all sets of units; 0 is the bound only where there is room. GPUs, CPU and memory are short in turn."""
+    draw, nodes = np.random.default_rng(seed), [a_node(f"n{at}", 4, cpu=8_000, memory=32 * GIB) for at in range(4)]
+    running = [
+        a_gang(f"run-{at}", gpus=int(draw.integers(0, 2)), on=f"n{at % 4}", last_start_s=float(draw.integers(1, 1000)),
+               each={"cpu": int(draw.integers(1, 12)) * 200, "memory": int(draw.integers(1, 10)) * GIB})
+        for at in range(20)
+    ]  # fmt: skip
+    waiting = [
+        a_gang(f"wait-{at}", gpus=at % 4, each={"cpu": int(draw.integers(4, 50)) * 100, "memory": 8 * at * GIB})
+        for at in range(5)
+    ]
+    scene = Scene(a_cluster(nodes, [*running, *waiting], [a_queue("q", 8)]))
+    arrays = scene.arrays
+    scene.board.price(moves=False)
+    for shape in range(len(arrays.shapes.devices)):
+        for node in range(4):
+            bound, costs = bound_at(arrays, shape, node), _costs_of_room(arrays, shape, node)
+            assert bound <= min(costs) * (1 + 1e-12)
+            assert (bound == 0.0) == (costs[0] == 0.0)
+
+
+def _costs_of_room(arrays: Arrays, shape: int, node: int) -> list[float]:
+    """What each set of units that run on a node costs, `IMPOSSIBLE` where it makes no room; that of none is first."""
+    picks, units = arrays.scratch.picks, arrays.units
+    rows = range(int(units.first_on[node]), int(units.first_on[node + 1]))
+    need, costs = int(arrays.shapes.devices[shape] - arrays.nodes.whole_later[node]), []
+    for count in range(len(rows) + 1):
+        for chosen in combinations(rows, count):
+            picks[0], picks[1 : 1 + count] = count, chosen
+            is_room = sum(int(units.whole[row]) for row in chosen) >= need and suffices(arrays, shape, node)
+            cost = sum(float(units.cost[units.unit[row]]) for row in chosen)
+            costs.append(cost if is_room else IMPOSSIBLE)
+    return costs
+
+
+def test_units_behind_many_without_gpus_are_found() -> None:
+    """A hundred pods without GPUs run on a node, and then one with a GPU."""
+    small = [a_gang(f"a-{at:03}", gpus=0, on="n") for at in range(100)]
+    gangs = [*small, a_gang("b", gpus=1, on="n"), a_gang("wait", gpus=1)]
+    scene = Scene(a_cluster([a_node("n", 1)], gangs, [a_queue("q", 8)]))
+    scene.board.price(moves=False)
+    shape = int(scene.arrays.gangs.shape[scene.board.row_of[scene.waiting[0]]])
+    assert bound_at(scene.arrays, shape, 0) == cost_at(scene.arrays, shape, 0, NONE) < IMPOSSIBLE
+    assert scene.arrays.scratch.picks[0] == 1
 
 
 @pytest.mark.parametrize("times", [1, 3, 30])
