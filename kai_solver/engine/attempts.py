@@ -4,8 +4,8 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Protocol
 
-from kai_solver.domain import Plan, Snapshot, SolverModel
-from kai_solver.engine.isolating import Isolation
+from kai_solver.domain import Action, Plan, Snapshot, SolverModel
+from kai_solver.engine.isolating import Extent, Isolation
 from kai_solver.engine.progress import OnSlow
 from kai_solver.errors.barrier import in_words
 from kai_solver.problem import Memo
@@ -52,12 +52,14 @@ def decided(
     last, errors = first, list[Exception]()
     search = first.model.search
 
-    def attempt(found: Snapshot, in_full: bool) -> Plan:
+    def attempt(found: Snapshot, extent: Extent) -> Plan:
         nonlocal last
         if not errors:
             return first.plan(child, memo)
         last = run_of(found, max(first.deadline_s - first.clock(), AGAIN * budget_s))
-        return last.plan(child if in_full else None, None)
+        if extent is Extent.FREE_ROOM:
+            last.model = replace(last.model, actions=tuple(a for a in last.model.actions if a is Action.ALLOCATE))
+        return last.plan(child if extent is Extent.FULL else None, None)
 
     def may_search() -> bool:
         return search.deterministic or first.clock() < first.deadline_s + AGAIN * budget_s

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from enum import Enum
 from functools import partial
 from itertools import chain
 from traceback import walk_tb
@@ -29,8 +30,17 @@ CYCLE = "the cycle"
 _FEW = 8
 """Elements of a tuple that are inspected."""
 
-Attempt = Callable[[Snapshot, bool], Plan]
-"""Decides a cycle: in full, or by the greedy alone (False)."""
+
+class Extent(Enum):
+    """How much an attempt does."""
+
+    FULL = "all that the model asks for"
+    GREEDY = "the greedy alone"
+    FREE_ROOM = "the greedy on free room alone: no running work leaves or moves"
+
+
+Attempt = Callable[[Snapshot, Extent], Plan]
+"""Decides a cycle."""
 
 
 Form = Callable[[Snapshot, Mapping[str, Exception]], Snapshot]
@@ -59,7 +69,7 @@ class Isolation:
     def decide(self, snapshot: Snapshot) -> Plan:
         """The plan; gangs and nodes that make it fail take no part, and its notes say so."""
         try:
-            return self.attempt(snapshot, True)
+            return self.attempt(snapshot, Extent.FULL)
         except Exception as error:
             self.report(error)
             cause = _cause(error)
@@ -72,7 +82,7 @@ class Isolation:
         while isinstance(error, GangError) and error.gang not in blamed and len(blamed) < MOST_CULPRITS:
             blamed[error.gang] = error.cause
             try:
-                plan = self.attempt(_aside(snapshot, blamed), True)
+                plan = self.attempt(_aside(snapshot, blamed), Extent.FULL)
             except Exception as another:
                 error = another
             else:
@@ -91,7 +101,7 @@ class Isolation:
             if not self.may_search():
                 break
             with suppress(Exception):
-                plan, blamed = self.attempt(_aside(snapshot, fewer), True), fewer
+                plan, blamed = self.attempt(_aside(snapshot, fewer), Extent.FULL), fewer
         return plan, blamed
 
     def _without_suspect(self, snapshot: Snapshot, cause: Exception) -> Plan | None:
@@ -106,7 +116,7 @@ class Isolation:
             if not self.may_search():
                 break
             try:
-                plan = self.attempt(_aside(snapshot, {key: cause}), False)
+                plan = self.attempt(_aside(snapshot, {key: cause}), Extent.GREEDY)
             except Exception:  # noqa: S112 - another gang causes it; the first error is reported
                 continue
             return _reported(snapshot, plan, {key: cause})
@@ -114,13 +124,16 @@ class Isolation:
 
     def _fails(self, snapshot: Snapshot) -> bool:
         try:
-            self.attempt(snapshot, False)
+            self.attempt(snapshot, Extent.GREEDY)
         except Exception:
             return True
         return False
 
     def _without_cause(self, snapshot: Snapshot, cause: Exception) -> Plan:
-        """The greedy's plan, without gangs and nodes that make even that fail; an empty plan if none causes it."""
+        """The greedy's plan, without gangs and nodes that make even that fail.
+
+        If none causes it, the binds on free room; an empty plan if even these fail.
+        """
         nodes = [node.name for node in snapshot.nodes]
         keys = [*nodes, *(gang.key for gang in snapshot.gangs)]
         for form in (_aside, _bare, _held):
@@ -135,7 +148,11 @@ class Isolation:
                 return replace(plan, notes=(note, *plan.notes))
             found = {keys[number]: error for number, error in blamed.items()}
             return _reported(snapshot, plan, found, unsure=len(blamed) > MOST_CULPRITS)
-        caught("deciding", CYCLE, cause)
+        said = caught("deciding", CYCLE, cause)
+        with suppress(Exception):
+            plan = self.attempt(snapshot, Extent.FREE_ROOM)
+            note = f"decided on free room alone, nothing is evicted or moved: an unexpected error ({said})"
+            return replace(plan, notes=(note, *plan.notes))
         return _nothing(snapshot, cause)
 
     def _attempt_without(
@@ -144,7 +161,7 @@ class Isolation:
         """The greedy's plan without some of ``keys``, of which the first are ``nodes``."""
         gone = frozenset(keys[number] for number in left_out if number < nodes)
         gangs = {keys[number]: cause for number in left_out if number >= nodes}
-        return self.attempt(_with_nodes(form(snapshot, gangs), gone), False)
+        return self.attempt(_with_nodes(form(snapshot, gangs), gone), Extent.GREEDY)
 
 
 def _cause(error: Exception) -> Exception:

@@ -197,6 +197,20 @@ def test_a_cycle_that_nothing_saves_does_nothing_and_says_so(
     assert [fault.what for fault in faults] == [isolating.CYCLE]
 
 
+def test_where_all_that_evicts_or_moves_fails_gangs_start_on_free_room(
+    monkeypatch: pytest.MonkeyPatch, faults: list[Caught]
+) -> None:
+    """Of every gang that asks for it, so that no gang is the cause."""
+    Strange(monkeypatch, lambda *_: True)(SEQUENCE, "disrupt")
+    snapshot = cluster(gang("large", pods=40), *MANY.gangs)
+    plan = decided(snapshot)
+    assert admitted(plan) == {g.key for g in MANY.gangs}
+    assert [entry.gang for entry in plan.pending] == ["n/large"]
+    assert plan.pending[0].reason is not Reason.SET_ASIDE
+    assert plan.notes[0].startswith("decided on free room alone")
+    assert [fault.what for fault in faults] == [isolating.CYCLE]
+
+
 def test_an_error_that_does_not_come_again_costs_nothing(monkeypatch: pytest.MonkeyPatch, faults: list[Caught]) -> None:
     strange = Strange(monkeypatch, lambda *_, **__: True)(CYCLE_MODULE, "check_plan")
     strange.times = 1
