@@ -108,7 +108,7 @@ def _disrupt_on_board(context: Context, search: VictimSearch, line: BoardLine) -
             unit = next_gang.allocation_unit if next_gang is not None else None
         if unit is not None:
             is_said = line.shows_all and next_gang is None
-            refusal = (_yield_to if is_said else attempt)(context, search, unit)
+            refusal = (_yield_to if is_said else attempt)(context, search, unit, line)
             if refusal is not None:
                 outcome.refuse(unit.gang, action, of_choice(refusal, unit), unit.pods)
                 line.unchanged()
@@ -122,14 +122,16 @@ def _disrupt_on_board(context: Context, search: VictimSearch, line: BoardLine) -
     return late
 
 
-def _yield_to(context: Context, search: VictimSearch, unit: AllocationUnit) -> Refusal | None:
+def _yield_to(context: Context, search: VictimSearch, unit: AllocationUnit, line: BoardLine) -> Refusal | None:
     """Admit ``unit``, for which no running work makes room, if binds of this cycle give way; else the refusal."""
-    if give_way(context, search, Preemptor.of(context.problem, unit), unit):
+    if give_way(context, search, Preemptor.of(context.problem, unit), unit, line):
         return None
     return forbidden(context, search, unit) or search.over_capacity(unit) or context.left_open(unit)
 
 
-def attempt(context: Context, search: VictimSearch, unit: AllocationUnit) -> Refusal | None:
+def attempt(
+    context: Context, search: VictimSearch, unit: AllocationUnit, line: BoardLine | None = None
+) -> Refusal | None:
     """Admit ``unit`` with victims; the refusal if that may not or cannot be.
 
     Asked in turn: the rules; what an equal unit was refused; a bound that proves it impossible; free room; victims;
@@ -155,7 +157,7 @@ def attempt(context: Context, search: VictimSearch, unit: AllocationUnit) -> Ref
             outcome.admit(Admission(unit, action, tuple(found)))
             return None
         refusal = context.ask(unit, action, search)
-    if refusal is None or give_way(context, search, preemptor, unit):
+    if refusal is None or give_way(context, search, preemptor, unit, line):
         return None
     search.remember(preemptor, signature, refusal)
     return refusal

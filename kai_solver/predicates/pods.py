@@ -1,7 +1,8 @@
 """Which pods a rule speaks of."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import chain
 
 from kai_solver.domain import Constraints, Pod, PodAffinityTerm, Requirement, SpreadConstraint
 from kai_solver.predicates.matching import labels_match
@@ -45,15 +46,15 @@ class SelectorIndex:
 
     def speaks_of(self, pod: Pod) -> bool:
         """Whether any of the selectors matches ``pod``."""
-        return any(True for _ in self.matching(pod))
+        return bool(self.matching(pod))
 
-    def matching(self, pod: Pod) -> Iterator[PodSelector]:
+    def matching(self, pod: Pod) -> Sequence[PodSelector]:
         """Selectors that match ``pod``, each once."""
-        for label in pod.labels.items():
-            if label in self._by_label:
-                yield from (selector for selector in self._by_label[label] if selector.matches(pod))
-        if self._others:
-            yield from self._others_matching(pod)
+        others = self._others_matching(pod) if self._others else ()
+        if self._by_label.keys().isdisjoint(pod.labels.items()):
+            return others
+        labelled = chain.from_iterable(self._by_label.get(label, ()) for label in pod.labels.items())
+        return (*(selector for selector in labelled if selector.matches(pod)), *others)
 
     def _others_matching(self, pod: Pod) -> tuple[PodSelector, ...]:
         """Of selectors without such a label, which are asked once about pods that they cannot tell apart."""

@@ -20,6 +20,7 @@ from kai_solver.actions.board.arrays import (
     MOVED,
     MOVES,
     NONE,
+    OTHER,
     OUT,
     PLACED,
     PODS,
@@ -30,7 +31,7 @@ from kai_solver.actions.board.arrays import (
     VICTIMS,
 )
 from kai_solver.actions.board.describe import Board
-from kai_solver.actions.board.turns import begin_turns, look_at_queues, take_turns
+from kai_solver.actions.board.turns import begin_turns, has_way, look_at_queues, take_turns
 from kai_solver.actions.gang_order import NextGang
 from kai_solver.domain import Action
 from kai_solver.errors import InternalError
@@ -83,7 +84,7 @@ class BoardLine:
         self.number = NUMBER[action]
         self.free_milli = 0
         self.shows_all = False
-        self._asked, self._asks = 0, False
+        self._asked, self._asks, self._is_ahead = 0, False, False
         self.asked_again: AllocationUnit | None = None
         board.catch_up()
         if action is not Action.ALLOCATE:
@@ -200,6 +201,17 @@ class BoardLine:
         self.context.times.begin(gang)
         return NextGang(gang, unit, charge_of(self.board.problem, unit.pods))
 
+    def shows_way(self, unit: AllocationUnit) -> bool:
+        """Whether the arrays find places for ``unit`` in the working state as it is now, which may be rolled back then.
+
+        True for gangs that the arrays cannot say.
+        """
+        if self.board.standing[unit.gang] == OTHER:
+            return True
+        self.board.catch_up()
+        self._is_ahead = True
+        return has_way(self.board.arrays, self.board.row_of[unit.gang], self.number)
+
     def again(self, gang: int) -> None:
         """``gang``, which is not plain, was served, and may want more."""
         self.board.stand_again(gang)
@@ -207,13 +219,19 @@ class BoardLine:
 
     def changed(self) -> None:
         """The working state changed by the turn of a gang that is not plain."""
-        self.board.catch_up()
+        self._catch_up()
         self.board.arrays.record.numbers[ADMITTED] += 1
         look_at_queues(self.board.arrays)
 
     def unchanged(self) -> None:
         """A gang that is not plain was refused, or is postponed."""
+        if self._is_ahead:
+            self._catch_up()
         look_at_queues(self.board.arrays)
+
+    def _catch_up(self) -> None:
+        self.board.catch_up()
+        self._is_ahead = False
 
     def rest(self) -> Iterator[int]:
         """All gangs without a turn."""

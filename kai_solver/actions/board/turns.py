@@ -50,6 +50,7 @@ def _warm_up() -> None:
     begin_turns(arrays)
     look_at_queues(arrays)
     take_turns(arrays, ALLOCATE, 1, 0, False)
+    has_way(arrays, 0, ALLOCATE)
 
 
 @entry(_warm_up, allocates=False)
@@ -109,6 +110,18 @@ def take_turns(arrays: Arrays, action: int, most: int, free_milli: int, partial:
             scratch.refused[gangs.kind[gang]] = numbers[ADMITTED]
         if said == NO_ROOM and action != ALLOCATE and (partial or may_yield(arrays, gang, action)):
             return MAY_YIELD
+
+
+@entry(_warm_up, allocates=False)
+def has_way(arrays: Arrays, gang: int, action: int) -> bool:
+    """Whether a turn of ``gang`` would find places now, whether it stands in its line or not; nothing is changed."""
+    gangs, scratch, numbers = arrays.gangs, arrays.scratch, arrays.record.numbers
+    standing, refused = gangs.standing[gang], scratch.refused[gangs.kind[gang]]
+    gangs.standing[gang], scratch.refused[gangs.kind[gang]] = WISHING, NONE
+    numbers[PODS] = numbers[VICTIMS] = numbers[MOVES] = 0
+    found = turn(arrays, gang, action, BOUNDLESS) == FOUND
+    gangs.standing[gang], scratch.refused[gangs.kind[gang]] = standing, refused
+    return bool(found)
 
 
 @kernel
