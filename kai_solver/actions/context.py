@@ -217,7 +217,9 @@ class Context:
     def ask(
         self, allocation_unit: AllocationUnit, action: Action, victim_search: VictimSearch | None
     ) -> Refusal | None:
-        """Ask the oracle; None where it found a way."""
+        """Ask the oracle; None where it found a way. Where gangs have turns on a board, bounds are asked at the end."""
+        if self.board is not None:
+            return self.left_open(allocation_unit)
         answer = self._oracle.place(self.outcome, allocation_unit, action, victim_search)
         if answer.verdict == "yes":
             self.outcome.admit(Admission(allocation_unit, action, answer.units, by_solver=True))

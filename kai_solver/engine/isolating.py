@@ -132,7 +132,7 @@ class Isolation:
     def _without_cause(self, snapshot: Snapshot, cause: Exception) -> Plan:
         """The greedy's plan, without gangs and nodes that make even that fail.
 
-        If none causes it, the binds on free room; an empty plan if even these fail.
+        If none causes it, or there is no time to find which, the binds on free room; an empty plan if even these fail.
         """
         nodes = [node.name for node in snapshot.nodes]
         keys = [*nodes, *(gang.key for gang in snapshot.gangs)]
@@ -147,13 +147,23 @@ class Isolation:
                 note = f"decided by the greedy alone: an unexpected error ({caught('deciding', CYCLE, cause)})"
                 return replace(plan, notes=(note, *plan.notes))
             found = {keys[number]: error for number, error in blamed.items()}
-            return _reported(snapshot, plan, found, unsure=len(blamed) > MOST_CULPRITS)
-        said = caught("deciding", CYCLE, cause)
-        with suppress(Exception):
+            if len(blamed) <= MOST_CULPRITS:
+                return _reported(snapshot, plan, found)
+            return self._on_free_room(snapshot, cause) or _reported(snapshot, plan, found, unsure=True)
+        found_room = self._on_free_room(snapshot, cause)
+        if found_room is None:
+            caught("deciding", CYCLE, cause)
+        return found_room or _nothing(snapshot, cause)
+
+    def _on_free_room(self, snapshot: Snapshot, cause: Exception) -> Plan | None:
+        """The binds on free room, with no gang or node left out; None if even these fail."""
+        try:
             plan = self.attempt(snapshot, Extent.FREE_ROOM)
-            note = f"decided on free room alone, nothing is evicted or moved: an unexpected error ({said})"
-            return replace(plan, notes=(note, *plan.notes))
-        return _nothing(snapshot, cause)
+        except Exception:
+            return None
+        said = caught("deciding", CYCLE, cause)
+        note = f"decided on free room alone, nothing is evicted or moved: an unexpected error ({said})"
+        return replace(plan, notes=(note, *plan.notes))
 
     def _attempt_without(
         self, snapshot: Snapshot, keys: list[str], nodes: int, form: Form, cause: Exception, left_out: frozenset[int]

@@ -211,6 +211,21 @@ def test_where_all_that_evicts_or_moves_fails_gangs_start_on_free_room(
     assert [fault.what for fault in faults] == [isolating.CYCLE]
 
 
+def test_without_time_to_find_the_cause_gangs_start_on_free_room(
+    monkeypatch: pytest.MonkeyPatch, faults: list[Caught]
+) -> None:
+    def asks_for_more(_: Any, __: Any, gangs: Any) -> bool:
+        return bool(gangs)
+
+    Strange(monkeypatch, asks_for_more)(SEQUENCE, "disrupt")
+    ticks = iter(range(10**9))
+    snapshot = cluster(gang("large", pods=40), *MANY.gangs)
+    plan = cycle(snapshot, GREEDY, budget_s=10_000.0, clock=lambda: float(next(ticks)), should_stop=lambda: False)
+    assert plan.notes[0].startswith("decided on free room alone")
+    assert admitted(plan) == {g.key for g in MANY.gangs}
+    assert {fault.what for fault in faults} == {isolating.CYCLE}
+
+
 def test_an_error_that_does_not_come_again_costs_nothing(monkeypatch: pytest.MonkeyPatch, faults: list[Caught]) -> None:
     strange = Strange(monkeypatch, lambda *_, **__: True)(CYCLE_MODULE, "check_plan")
     strange.times = 1
