@@ -89,11 +89,7 @@ class Allocate:
         def refuse(unit: AllocationUnit, kind: int, is_same: bool) -> None:
             refusal = known.get(kind) if is_same else None
             if refusal is None:
-                refusal = over_capacity(self.state, unit)
-            if refusal is None:
-                signature = self.context.signature(unit)
-                refusal = failed[signature] = failed.get(signature) or self.context.left_open(unit)
-            known[kind] = refusal
+                refusal = known[kind] = over_capacity(self.state, unit) or self.context.left_open
             self.outcome.refuse(unit.gang, Action.ALLOCATE, refusal, unit.pods)
 
         while True:

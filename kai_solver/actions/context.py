@@ -192,9 +192,10 @@ class Context:
                 kinds.add((gang.queue, gang.gang.priority, problem.pod_shape[gang.pending[0]]))
         return alone > EQUAL * (len(kinds) + len(gangs) - alone)
 
-    def left_open(self, allocation_unit: AllocationUnit) -> Refusal:
-        """The refusal of what found no room, until bounds are asked of the final state."""
-        return self._refusal(allocation_unit, self._oracle.unanswered)
+    @property
+    def left_open(self) -> Refusal:
+        """The refusal of what found no room, until bounds are asked of the final state; its text is told then, too."""
+        return Refusal(Reason.NOT_ENOUGH_RESOURCES, "", self._oracle.unanswered.proof)
 
     def stop(self, action: Action, late: Iterable[int]) -> None:
         """The budget ended: nothing is known of the gangs ``late``, as far as they still wait."""
@@ -219,7 +220,7 @@ class Context:
     ) -> Refusal | None:
         """Ask the oracle; None where it found a way. Where gangs have turns on a board, bounds are asked at the end."""
         if self.board is not None:
-            return self.left_open(allocation_unit)
+            return self.left_open
         answer = self._oracle.place(self.outcome, allocation_unit, action, victim_search)
         if answer.verdict == "yes":
             self.outcome.admit(Admission(allocation_unit, action, answer.units, by_solver=True))

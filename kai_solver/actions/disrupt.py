@@ -91,7 +91,7 @@ def _disrupt_on_board(context: Context, search: VictimSearch, line: BoardLine) -
     def refuse(unit: AllocationUnit, kind: int, is_same: bool) -> None:
         refusal = known.get(kind) if is_same else None
         if refusal is None:
-            refusal = forbidden(context, search, unit) or search.over_capacity(unit) or context.left_open(unit)
+            refusal = forbidden(context, search, unit) or search.over_capacity(unit) or context.left_open
             known[kind] = refusal
         outcome.refuse(unit.gang, action, refusal, unit.pods)
 
@@ -126,7 +126,7 @@ def _yield_to(context: Context, search: VictimSearch, unit: AllocationUnit, line
     """Admit ``unit``, for which no running work makes room, if binds of this cycle give way; else the refusal."""
     if give_way(context, search, Preemptor.of(context.problem, unit), unit, line):
         return None
-    return forbidden(context, search, unit) or search.over_capacity(unit) or context.left_open(unit)
+    return forbidden(context, search, unit) or search.over_capacity(unit) or context.left_open
 
 
 def attempt(

@@ -49,6 +49,7 @@ from kai_solver.planning.assemble import assemble
 from kai_solver.planstate.outcome import Admission, Outcome
 from kai_solver.problem import Memo, Problem, build_problem
 from kai_solver.problem.rules import installed_rules
+from kai_solver.reasons.untold import tell
 from kai_solver.search.admission import MaxGpuAdmission
 from kai_solver.search.budget import SAFETY_S, Budget
 from kai_solver.search.child import SolverChild
@@ -755,6 +756,8 @@ class _Run:
         return stage
 
     def _assembled(self, problem: Problem, decided: Decided, *, explain: bool = True) -> Plan:
+        with barrier("deciding", "what lacks for gangs that wait"):
+            tell(decided.outcome, self._is_long_over)
         plan = assemble(problem, decided.outcome, self._is_late if self.explain and explain else lambda: True)
         self._phase("plan")
         stages = self._stages(plan, decided)
@@ -802,6 +805,11 @@ class _Run:
 
     def _is_late(self) -> bool:
         return not self.model.search.deterministic and self.clock() >= self.deadline_s
+
+    def _is_long_over(self) -> bool:
+        """Whether even the time for proofs of the final state has ended."""
+        end_s = self.deadline_s + LEAST_PART * self.budget_s
+        return not self.model.search.deterministic and self.clock() >= end_s
 
     def _phase(self, name: str) -> None:
         now = self.clock()

@@ -1,7 +1,7 @@
 """What the actions decided: which gangs were admitted how, which were refused why."""
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field, replace
 from typing import Protocol
@@ -71,6 +71,10 @@ class Outcome:
         The time ended before every gang was attempted.
     version
         Another number whenever ``admissions`` changed.
+    _moved, _where
+        Units that were moved for others. By unit, where in ``admissions`` those are for which it left or moved: on
+        20,000 loaded nodes 295 of them leave after all, and to look at all 7,000 admissions for each took 8% of the
+        greedy (2026-11-29).
     """
 
     state: State
@@ -86,6 +90,7 @@ class Outcome:
     stopped: bool = False
     version: int = 0
     _moved: set[int] = field(default_factory=set)
+    _where: dict[int, tuple[int, ...]] = field(default_factory=dict)
     _known: list[Admission] = field(default_factory=list)
     _binds: list[Admission] = field(default_factory=list)
     _losing: Counter[int] = field(default_factory=Counter)
@@ -146,7 +151,7 @@ class Outcome:
         self.version += 1
         if self.pool is not None and self.pool.took_places:
             self.pool.took_places = False
-            self.admissions = [a for a in self.admissions if a.allocation_unit.pods[0] in self.state.places]
+            self._keep(a for a in self.admissions if a.allocation_unit.pods[0] in self.state.places)
         if self.pool is not None:
             self._charge_once(self.pool, admission)
         self.admissions.append(admission)
@@ -162,10 +167,23 @@ class Outcome:
         """
         evicted = {unit for unit in admission.units if unit in self._moved and pool.has_left(unit)}
         if evicted:
-            self.admissions = [a if evicted.isdisjoint(a.units) else _without(a, evicted) for a in self.admissions]
+            self.admissions = list(self.admissions)
+            for at in {at for unit in evicted for at in self._where.get(unit, ())}:
+                self.admissions[at] = _without(self.admissions[at], evicted)
             self.consolidated = [a if evicted.isdisjoint(a.units) else _without(a, evicted) for a in self.consolidated]
         self._moved -= evicted
         self._moved.update(unit for unit in admission.units if pool.is_moved(unit))
+        self._note_where(len(self.admissions), admission)
+
+    def _keep(self, admissions: Iterable[Admission]) -> None:
+        """Have ``admissions``, and no others."""
+        self.admissions, self._where = list(admissions), {}
+        for at, admission in enumerate(self.admissions):
+            self._note_where(at, admission)
+
+    def _note_where(self, at: int, admission: Admission) -> None:
+        for unit in admission.units:
+            self._where[unit] = (*self._where.get(unit, ()), at)
 
     def replace_admissions(self, admissions: Sequence[Admission]) -> None:
         """Take ``admissions`` in place of those made so far: the same gangs with other victims, or others by choice.
@@ -173,14 +191,16 @@ class Outcome:
         Places and victims have changed in the state already; what actions know of their own admissions stays.
         """
         self.version += 1
-        self.admissions = list(admissions)
+        self._keep(admissions)
         if self.pool is not None:
             self._moved = {unit for a in admissions for unit in a.units if self.pool.is_moved(unit)}
 
     def withdraw(self, admission: Admission, refusal: Refusal) -> None:
         """Take ``admission`` back; its places are lifted already."""
         self.version += 1
-        self.admissions.remove(admission)
+        left = list(self.admissions)
+        left.remove(admission)
+        self._keep(left)
         if admission in self.consolidated:
             self.consolidated.remove(admission)
         self.refuse(admission.allocation_unit.gang, admission.action, refusal)

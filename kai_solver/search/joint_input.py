@@ -68,6 +68,10 @@ class Standing:
         """`units` that keep their right to run if nothing is evicted: not cores of gangs that may lose their places."""
         return self._once("kept", eligible, lambda: self.units(eligible) - self.served(eligible) - self.evicted)
 
+    def moved_aside(self, eligible: frozenset[int]) -> frozenset[int]:
+        """Units that moved for others, and are not ``eligible``."""
+        return self._once("moved_aside", eligible, lambda: self.disturbed - eligible - self.evicted)
+
     def _once(self, name: str, eligible: frozenset[int], make: Callable[[], frozenset[int]]) -> frozenset[int]:
         found = self._known.get((name, id(eligible)))
         if found is None:

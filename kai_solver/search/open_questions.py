@@ -19,7 +19,7 @@ from kai_solver.planstate.allocation_units import AllocationUnit, GangUnitsOf
 from kai_solver.planstate.eligibility import Preemptor
 from kai_solver.planstate.outcome import Admission, Outcome, Refusal
 from kai_solver.planstate.signature import signature
-from kai_solver.reasons.refusals import shortage, within_delay
+from kai_solver.reasons.refusals import within_delay
 from kai_solver.search.oracle import UNKNOWN, SolverActions
 
 Beside = Literal["earlier", "plan"]
@@ -114,26 +114,23 @@ class OpenQuestions:
         return False
 
     def _refusal(self, unit: AllocationUnit, action: Action) -> Refusal | None:
-        """A proof that ``action`` cannot run ``unit``; None without one, or if it runs now."""
+        """A proof that ``action`` cannot run ``unit``; None without one, or if it runs now. Its text is told later."""
         preemptor = Preemptor.of(self.problem, unit)
         delayed = within_delay(self.problem, preemptor.gang) if action is not Action.ALLOCATE else None
         if delayed is not None:
             return delayed
-        is_first = next(iter(self.outcome.refusals[unit.gang])) is action
         gang = preemptor.gang.gang
         rights = (preemptor.queue, gang.priority, gang.preemptible, gang.never_preempts)
         cost = (preemptor.charge, preemptor.device_milli)
-        key = (action, is_first, *rights, *cost, signature(self.state, unit))
+        key = (action, *rights, *cost, signature(self.state, unit))
         if key in self._unanswered:
             return None
         if key not in self._found:
-            self._found[key] = self._ask(unit, action, preemptor, key, is_first=is_first)
+            self._found[key] = self._ask(unit, action, preemptor, key)
         return self._found[key]
 
-    def _ask(
-        self, unit: AllocationUnit, action: Action, preemptor: Preemptor, key: Class, *, is_first: bool
-    ) -> Refusal | None:
-        """Rules, bounds, CP-SAT. The first refusal of a gang is the one that says what lacks."""
+    def _ask(self, unit: AllocationUnit, action: Action, preemptor: Preemptor, key: Class) -> Refusal | None:
+        """Rules, bounds, CP-SAT."""
         search = self.searches.get(action)
         refusal = over_capacity(self.state, unit) if search is None else search.over_capacity(unit)
         if refusal is None and search is not None:
@@ -147,10 +144,8 @@ class OpenQuestions:
         if answer.proof.state != "proven":
             self._unanswered.add(key)
             return None
-        text = Refusal(Reason.NOT_ENOUGH_RESOURCES, "", answer.proof)
-        if is_first:
-            text = shortage(self.state, self.placer, unit, answer.proof)
-        return replace(text, evidence=answer.evidence, proof=self._with_held(answer.proof, action, preemptor))
+        proof = self._with_held(answer.proof, action, preemptor)
+        return Refusal(Reason.NOT_ENOUGH_RESOURCES, "", proof, evidence=answer.evidence)
 
     def _with_held(self, proof: Proof, action: Action, preemptor: Preemptor) -> Proof:
         """With the rules that hold running pods, and may be what blocks."""

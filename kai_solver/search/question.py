@@ -200,7 +200,7 @@ class Question:
         if not self._evicts:
             return self._standing.kept(self.eligible)
         if self.action is Action.PREEMPT:
-            return self.disturbed - self.eligible - self.evicted
+            return self._standing.moved_aside(self.eligible)
         return self.units - self.charged - self.served - self.evicted
 
     # -- model ---------------------------------------------------------------------------------------------------

@@ -21,6 +21,7 @@ from kai_solver.planstate.outcome import Outcome
 from kai_solver.problem import build_problem
 from kai_solver.reasons.pending import pending_gangs, pending_text
 from kai_solver.reasons.refusals import BUDGET_ENDED
+from kai_solver.reasons.untold import tell
 from kai_solver.search.child import SolverChild
 from kai_solver.search.open_questions import OpenQuestions
 from kai_solver.search.oracle import SolverActions
@@ -218,6 +219,7 @@ def test_a_gang_that_had_no_turn_is_told_what_lacks_in_the_end() -> None:
     outcome = Actions(build_problem(replace(cluster, nodes=cluster.nodes[:1])), (), SolverActions(None)).run()
     outcome.refusals = {gang: dict.fromkeys(RUNGS, BUDGET_ENDED) for gang in outcome.waiting}
     OpenQuestions(outcome, RUNGS).run(lambda: False, beside="plan")
+    tell(outcome, lambda: False)
     entries = pending_gangs(outcome.state.problem, outcome, lambda: False)
     assert {(entry.proof.state, entry.proof.beside) for entry in entries} == {("proven", "plan")}
     assert all("0/1 nodes are available" in entry.message for entry in entries)

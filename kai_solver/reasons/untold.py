@@ -1,0 +1,47 @@
+"""What lacks for gangs that the board refused: told of the final state, where they wait still.
+
+Most gangs that find no free room are served by a later action. On 5,000 loaded nodes texts of all 145 kinds that were
+refused took a tenth of the greedy (2026-11-29).
+"""
+
+from collections.abc import Callable
+from dataclasses import replace
+
+from kai_solver.domain import Reason
+from kai_solver.placement.placing import Placer
+from kai_solver.planstate.allocation_units import GangUnitsOf
+from kai_solver.planstate.outcome import Outcome, Refusal
+from kai_solver.planstate.signature import Signature, signature
+from kai_solver.reasons.refusals import shortage
+
+FOUND_NO_ROOM = "No room was found for the workload when it had its turn"
+"""Where there is no time for more, and where pods that leave have made room since."""
+
+
+def is_untold(refusal: Refusal) -> bool:
+    """Whether ``refusal`` says nothing yet of what lacks."""
+    return not (refusal.message or refusal.fit_errors)
+
+
+def tell(outcome: Outcome, is_late: Callable[[], bool]) -> None:
+    """Say what lacks in the present state, which stays, for each gang whose first refusal does not.
+
+    ``is_late``: asked before each kind of gangs; True where no time is left for it.
+    """
+    placer, gang_units = Placer(outcome.state), GangUnitsOf(outcome.state)
+    known: dict[Signature, Refusal] = {}
+    for gang, refusals in outcome.refusals.items():
+        action, first = next(iter(refusals.items()))
+        unit = gang_units[gang].next() if is_untold(first) else None
+        if unit is None:
+            continue
+        kind = signature(outcome.state, unit)
+        if kind not in known and not is_late():
+            known[kind] = shortage(outcome.state, placer, unit, first.proof)
+        told = known.get(kind)
+        if told is None or not told.message:
+            told = Refusal(Reason.NOT_ENOUGH_RESOURCES, FOUND_NO_ROOM, first.proof)
+        blocking = first.proof.blocking or told.proof.blocking
+        proof = replace(first.proof, blocking=blocking)
+        refusals[action] = replace(told, proof=proof, evidence=first.evidence)
+        outcome.asked[gang, action] = unit.pods

@@ -1,0 +1,101 @@
+"""What gangs lack that were refused without a text, told of the state that the cycle ends with."""
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+
+from kai_solver.domain import (
+    Action,
+    Blocker,
+    Gang,
+    GpuRequest,
+    Node,
+    Pod,
+    PodStatus,
+    Proof,
+    Queue,
+    Reason,
+    Snapshot,
+    flat_gang,
+)
+from kai_solver.planstate.outcome import Outcome, Refusal
+from kai_solver.planstate.state import State
+from kai_solver.problem import build_problem
+from kai_solver.reasons.pending import pending_gangs
+from kai_solver.reasons.untold import FOUND_NO_ROOM, tell
+from kai_solver.units import MILLI, ResourceSchema
+
+GIB = 2**30
+UNTOLD = Refusal(Reason.NOT_ENOUGH_RESOURCES, "", Proof("unasked", "greedy"))
+
+
+def a_gang(name: str, gpus: int, pods: int = 1, node: str = "") -> Gang:
+    made = tuple(
+        Pod(
+            "ns",
+            f"{name}-{i}",
+            (100, GIB, 0, 1),
+            GpuRequest(gpus),
+            status=PodStatus.RUNNING if node else PodStatus.PENDING,
+            node=node,
+        )
+        for i in range(pods)
+    )
+    return Gang("ns", name, "q", flat_gang(pods), made)
+
+
+def refused(*gangs: Gang, refusal: Refusal = UNTOLD) -> Outcome:
+    """One node with 8 GPUs, of which pods use 6; ``gangs`` wait, and allocate has refused them."""
+    node = Node("n0", (64_000, 64 * GIB, 8 * MILLI, 30), gpus=8)
+    queue = Queue("q", quota=(-1, -1, -1))
+    every = (a_gang("runs", 6, node="n0"), *gangs)
+    outcome = Outcome(State(build_problem(Snapshot(0.0, ResourceSchema(), (node,), (queue,), every))))
+    for gang in outcome.waiting:
+        outcome.refuse(gang, Action.ALLOCATE, refusal)
+        outcome.refuse(gang, Action.RECLAIM, UNTOLD)
+    return outcome
+
+
+def messages(outcome: Outcome, is_late: Callable[[], bool] = lambda: False) -> dict[str, str]:
+    tell(outcome, is_late)
+    return {entry.gang: entry.message for entry in pending_gangs(outcome.state.problem, outcome, lambda: True)}
+
+
+def test_each_gang_is_told_what_lacks_in_its_own_name() -> None:
+    outcome = refused(a_gang("one", 4), a_gang("other", 4), a_gang("pair", 2, pods=2))
+    mark = outcome.state.mark()
+    found = messages(outcome)
+    assert outcome.state.mark() == mark
+    assert "0/1 nodes are available: 1 Insufficient nvidia.com/gpu." in found["ns/one"]
+    assert {name for name in ("one", "other") if f"ns/{name}-0" in found[f"ns/{name}"]} == {"one", "other"}
+    assert "Resources were found for 1 pods while 2 are required" in found["ns/pair"]
+    [allocate, reclaim] = outcome.refusals[outcome.waiting[0]].values()
+    assert allocate.fit_errors
+    assert allocate.proof == replace(UNTOLD.proof, blocking=allocate.proof.blocking)
+    assert [blocker.kind for blocker in allocate.proof.blocking] == ["resource"]
+    assert reclaim is UNTOLD
+
+
+def test_equal_gangs_are_looked_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    looks: list[bool] = []
+
+    def is_late() -> bool:
+        looks.append(True)
+        return False
+
+    messages(refused(a_gang("one", 4), a_gang("other", 4), a_gang("third", 3)), is_late)
+    assert len(looks) == 2
+
+
+def test_what_was_told_stays() -> None:
+    blocker = Blocker("queue-limit", "q", "4", "2")
+    told = Refusal(Reason.OVER_LIMIT, "over its limit", Proof("proven", "limit", (blocker,)))
+    outcome = refused(a_gang("one", 4), refusal=told)
+    assert messages(outcome) == {"ns/one": "over its limit"}
+    assert outcome.refusals[outcome.waiting[0]][Action.ALLOCATE] is told
+
+
+@pytest.mark.parametrize(("gpus", "late"), [(4, True), (2, False)], ids=["no time", "there is room by now"])
+def test_where_nothing_can_be_told_it_had_no_room_in_its_turn(gpus: int, *, late: bool) -> None:
+    assert messages(refused(a_gang("one", gpus)), lambda: late) == {"ns/one": FOUND_NO_ROOM}
