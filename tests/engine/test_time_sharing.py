@@ -6,6 +6,7 @@ from typing import Any, cast
 
 import pytest
 
+from kai_solver import compiled
 from kai_solver.actions import Actions
 from kai_solver.actions.context import Pace
 from kai_solver.check import Violation, check_plan
@@ -159,6 +160,22 @@ def test_the_first_plan_is_the_beginning_of_the_cycle() -> None:
     assert 0.1 <= plan.timing_s["first-plan"] < plan.timing_s["decide"]
     short = cycle(of_many(3), load_model("greedy-only"), budget_s=1000.0, clock=watch)
     assert short.timing_s["first-plan"] == short.timing_s["decide"]
+
+
+@pytest.mark.parametrize("large", [True, False])
+@pytest.mark.parametrize("waiting", [0, 1])
+def test_where_chains_follow_for_gangs_that_wait_it_is_what_a_short_climb_ends_with(
+    waiting: int, monkeypatch: pytest.MonkeyPatch, *, large: bool
+) -> None:
+    monkeypatch.setattr(compiled, "LARGE_NODES", 8 if large else 9)
+    monkeypatch.setattr(compiled, "load_kept", lambda: True)
+    monkeypatch.setattr(importlib.import_module("kai_solver.engine.cycle"), "FIRST_S", 1000.0)
+    nodes = [a_node(f"n{number}", 2) for number in range(8)]
+    gangs = [a_gang("fits", gpus=2), *(a_gang(f"waits{number}", gpus=4) for number in range(waiting))]
+    plan = cycle(a_cluster(nodes, gangs, [a_queue("q")]), load_model("default"), budget_s=20.0)
+    assert len(plan.binds) == 1
+    assert len(plan.pending) == waiting
+    assert (plan.timing_s["first-plan"] < plan.timing_s["decide"]) == bool(large and waiting)
 
 
 def test_it_stands_where_all_others_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:

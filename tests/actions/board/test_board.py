@@ -14,6 +14,7 @@ import pytest
 
 from kai_solver.actions import Actions
 from kai_solver.actions.board.arrays import (
+    ADMITTED,
     ALLOCATE,
     ASK,
     BOUNDLESS,
@@ -41,7 +42,7 @@ from kai_solver.actions.board.arrays import (
 from kai_solver.actions.board.describe import Board
 from kai_solver.actions.board.order import look_at_all, look_at_path, next_gang
 from kai_solver.actions.board.rights import may_reclaim, may_take, open_queues
-from kai_solver.actions.board.turns import begin_turns, has_whole, take_turns
+from kai_solver.actions.board.turns import begin_turns, has_way, has_whole, take_turns
 from kai_solver.actions.board.victims import (
     bound_at,
     cheapest_domain,
@@ -141,6 +142,30 @@ def test_of_a_gang_that_prefers_some_nodes_is_said_whether_there_is_room_and_not
         for before, after in zip(_lasting(scene.arrays), _lasting(wishing), strict=True):
             assert (before == after).all()
         said[has_room] += 1
+    assert said[False]
+    assert said[True] or action == PREEMPT
+
+
+@pytest.mark.parametrize("action", [ALLOCATE, CONSOLIDATE, RECLAIM, PREEMPT])
+def test_of_a_gang_that_stands_in_no_line_is_said_whether_its_turn_would_find_places_and_nothing_changes(
+    scene: Scene, action: int
+) -> None:
+    board, said = scene.board, Counter[bool]()
+    board.price(moves=action == CONSOLIDATE)
+    for gang in scene.waiting:
+        board.line_up([gang])
+        begin_turns(scene.arrays)
+        turn, asked, row = deepcopy(scene.arrays), deepcopy(scene.arrays), board.row_of[gang]
+        take_turns(turn, action, 1, BOUNDLESS, False)
+        asked.gangs.standing[row] = OUT
+        asked.scratch.refused[asked.gangs.kind[row]] = asked.record.numbers[ADMITTED]
+        found = has_way(asked, row, action)
+        assert found == (int(turn.record.turn[0, 1]) in (PLACED, MADE_ROOM))
+        assert asked.gangs.standing[row] == OUT
+        assert asked.scratch.refused[asked.gangs.kind[row]] == asked.record.numbers[ADMITTED]
+        for before, after in zip(_lasting(scene.arrays), _lasting(asked), strict=True):
+            assert (before == after).all()
+        said[found] += 1
     assert said[False]
     assert said[True] or action == PREEMPT
 
