@@ -27,16 +27,22 @@ from kai_solver.reasons.refusals import (
 )
 
 
-def still_asking(outcome: Outcome, gang_units: GangUnits) -> Iterator[int]:
-    """After the actions: preemptible gangs that wait, are ready, past their delay, and were not consolidated for."""
+def still_ready(outcome: Outcome, gang_units: GangUnits) -> Iterator[int]:
+    """After the actions: gangs that wait, are ready, past their delay, and lost no pod that ran."""
     state, problem = outcome.state, outcome.state.problem
-    served = {admission.allocation_unit.gang for admission in outcome.consolidated}
     for gang in outcome.waiting:
         shape, refusals = problem.gangs[gang], outcome.refusals.get(gang, {})
-        is_open = gang not in served and shape.gang.preemptible and LEFT_OUT not in refusals.values()
-        is_undisturbed = is_open and state.gone.isdisjoint(shape.active)
-        is_ready = is_undisturbed and not_ready(problem, shape, gang_units[gang]) is None
-        if is_ready and within_delay(problem, shape) is None:
+        if LEFT_OUT in refusals.values() or not state.gone.isdisjoint(shape.active):
+            continue
+        if not_ready(problem, shape, gang_units[gang]) is None and within_delay(problem, shape) is None:
+            yield gang
+
+
+def still_asking(outcome: Outcome, gang_units: GangUnits) -> Iterator[int]:
+    """Those that are preemptible, and that were not consolidated for."""
+    served = {admission.allocation_unit.gang for admission in outcome.consolidated}
+    for gang in still_ready(outcome, gang_units):
+        if gang not in served and outcome.state.problem.gangs[gang].gang.preemptible:
             yield gang
 
 

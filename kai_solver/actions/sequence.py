@@ -4,10 +4,10 @@ Within an action gangs come in policy order, which is evaluated again as allocat
 Where it finds no way, an ``Oracle`` may be asked: it proves that there is none, or finds one.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 
 from kai_solver.actions.allocate import Admitter, Allocate
-from kai_solver.actions.consolidate import still_asking
+from kai_solver.actions.consolidate import still_asking, still_ready
 from kai_solver.actions.context import Context, Oracle, Pace
 from kai_solver.actions.disrupt import disrupt
 from kai_solver.actions.paces import UntilLate
@@ -22,16 +22,29 @@ _RESUMED = (Action.CONSOLIDATION, Action.RECLAIM)
 """Actions that may give way to those after them while they serve no gang, and go on afterwards."""
 
 
-def consolidate_late(outcome: Outcome, oracle: Oracle, is_late: Callable[[], bool]) -> None:
-    """Run consolidation, gang by gang, for those gangs of ``outcome`` that wait and were not asked about."""
+def consolidate_late(
+    outcome: Outcome, oracle: Oracle, is_late: Callable[[], bool], afterwards: Sequence[Action] = ()
+) -> None:
+    """Run consolidation, gang by gang, for those gangs of ``outcome`` that wait and were not asked about.
+
+    ``afterwards``: actions that follow it for gangs that wait still, where it served some: what moved may have made
+    room that they can use. On one of 150 random clusters of 100 to 300 nodes preemption served a gang only then
+    (2026-11-29).
+    """
     context = Context(outcome.state.problem, oracle, UntilLate(is_late), "rank", outcome=outcome)
     candidates = [
         gang
         for gang in still_asking(outcome, context.gang_units)
         if Action.CONSOLIDATION not in outcome.refusals.get(gang, {})
     ]
+    before = outcome.version
     if candidates:
         disrupt(context, Action.CONSOLIDATION, candidates)
+    for action in afterwards if outcome.version != before else ():
+        ready = still_ready(outcome, context.gang_units)
+        waiting = [gang for gang in ready if action in outcome.refusals.get(gang, {})]
+        if waiting and not context.is_over():
+            disrupt(context, action, waiting)
 
 
 class Actions:

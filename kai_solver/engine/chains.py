@@ -54,6 +54,12 @@ def without_moves(actions: Iterable[Action]) -> tuple[Action, ...]:
     return tuple(action for action in actions if action is not Action.CONSOLIDATION)
 
 
+def after_moves(actions: Sequence[Action]) -> tuple[Action, ...]:
+    """The actions that evict and come after consolidation."""
+    later = actions[actions.index(Action.CONSOLIDATION) + 1 :] if Action.CONSOLIDATION in actions else ()
+    return tuple(action for action in later if action in (Action.RECLAIM, Action.PREEMPT))
+
+
 def refuse_moves(outcome: Outcome, actions: Sequence[Action]) -> None:
     """Note for gangs that still wait that no chain made room, where consolidation has not asked for them itself.
 

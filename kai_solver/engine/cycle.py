@@ -27,6 +27,7 @@ from kai_solver.engine.chains import (
     LEAST_BUILDS,
     LEAST_CHAINS,
     Chains,
+    after_moves,
     is_for_chains,
     refuse_moves,
     without_moves,
@@ -593,7 +594,7 @@ class _Run:
 
         Chains know no rules between pods. Not where the moves of a cycle are limited: chains have counted theirs.
         """
-        if not self._leaves_moves:
+        if not self._leaves_moves or not outcome.waiting:
             return
         is_limited = not self.model.moves.per_cycle == self.model.moves.per_gang == UNLIMITED
         end_s = self.clock() + LATE_MOVES * (self.deadline_s - self.kept_s - self.clock())
@@ -604,7 +605,7 @@ class _Run:
         if not is_limited and not is_late():
             floor = Floor(outcome)
             try:
-                consolidate_late(outcome, self._oracle(), is_late)
+                consolidate_late(outcome, self._oracle(), is_late, after_moves(self.model.actions))
             except Exception as error:
                 floor.restore()
                 self.report(f"an unexpected error, so no pod moves late: {caught('deciding', 'late moves', error)}")

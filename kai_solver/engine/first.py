@@ -8,8 +8,8 @@ from kai_solver.planstate.outcome import Outcome
 from kai_solver.reasons.refusals import BUDGET_ENDED
 
 FIRST_S = 0.1
-"""Seconds after which a cycle that still climbs makes its first plan. Where chains follow for gangs that wait, a shorter
-climb makes it at its end: 1,000 loaded nodes climb in 0.06 to 0.1 s, and chains and stages go on until 1.7 s
+"""Seconds after which a cycle that still climbs makes its first plan. Where chains follow for gangs that wait, it comes
+at the end of a shorter climb: 1,000 loaded nodes climb in 0.06 to 0.1 s, and chains and stages go on until 1.7 s
 (2026-11-29)."""
 
 WORTH_S = 0.15

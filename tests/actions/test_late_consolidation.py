@@ -1,5 +1,7 @@
 """After all other actions, consolidation serves gangs that it was not asked about, for as long as there is time."""
 
+import pytest
+
 from kai_solver.actions import Actions, consolidate_late
 from kai_solver.domain import Action, PodStatus
 from kai_solver.planstate.origins import moved_pods
@@ -64,3 +66,39 @@ def test_gangs_that_may_not_have_others_moved_are_left_alone() -> None:
     consolidate_late(outcome, Unasked(), lambda: False)
     assert not served(outcome)
     assert not any(Action.CONSOLIDATION in refusals for refusals in outcome.refusals.values())
+
+
+def crowded() -> Outcome:
+    """One of five GPUs on the large node is for a gang that only consolidation serves: it moves two to the small one.
+
+    That leaves a GPU free. A gang of a higher priority, which may not have others moved, needs it beside a victim's.
+    """
+    large = {"cpu": 4000}
+    running = [
+        a_gang("moves", gpus=2, on="large", priority=1, queue="other"),
+        a_gang("leaves", gpus=3, on="large", priority=10),
+    ]
+    waiting = [
+        a_gang("low", gpus=1, priority=10, queue="third", each=large),
+        a_gang("high", gpus=4, priority=50, preemptible=False, each=large),
+    ]
+    nodes = [a_node("large", 5, cpu=64_000), a_node("small", 2, cpu=2000)]
+    queues = [a_queue("q", 5), a_queue("other", 2), a_queue("third", 0)]
+    return Actions(build_problem(a_cluster(nodes, [*running, *waiting], queues)), OTHERS, Unasked()).run()
+
+
+@pytest.mark.parametrize("afterwards", [(), (Action.RECLAIM, Action.PREEMPT), (Action.RECLAIM,)])
+def test_what_follows_serves_gangs_that_can_use_what_moves_freed(afterwards: tuple[Action, ...]) -> None:
+    outcome = crowded()
+    assert not served(outcome)
+    consolidate_late(outcome, Unasked(), lambda: False, afterwards)
+    by_moves, by_eviction = ("low", Action.CONSOLIDATION), ("high", Action.PREEMPT)
+    assert served(outcome) == ([by_moves, by_eviction] if Action.PREEMPT in afterwards else [by_moves])
+
+
+def test_nothing_follows_where_consolidation_served_none() -> None:
+    outcome = after((Action.ALLOCATE, Action.CONSOLIDATION, Action.PREEMPT), waits=2)
+    (gang,) = outcome.waiting
+    before = outcome.refusals[gang][Action.PREEMPT]
+    consolidate_late(outcome, Unasked(), lambda: False, (Action.PREEMPT,))
+    assert outcome.refusals[gang][Action.PREEMPT] is before
