@@ -8,9 +8,12 @@ from kai_solver.planstate.outcome import Outcome
 from kai_solver.reasons.refusals import BUDGET_ENDED
 
 FIRST_S = 0.1
-"""Seconds after which a cycle that still climbs makes its first plan. Where chains follow for gangs that wait, it comes
-at the end of a shorter climb: 1,000 loaded nodes climb in 0.06 to 0.1 s, and chains and stages go on until 1.7 s
-(2026-11-29)."""
+"""Seconds after which a cycle that still climbs makes its first plan."""
+
+SOON = 0.125
+"""Part of the budget in which a climb has to end so that the first plan is made at its end, where chains follow for
+gangs that wait: 1,000 loaded nodes climb in 0.06 to 0.2 s, and chains and stages go on until 1.7 s. The plan costs as
+much as the climb, so after longer ones it would take too much of their time (2026-11-29)."""
 
 WORTH_S = 0.15
 """A first plan costs about as much as assembling and checking the last one: it is made where the climb, at the pace at

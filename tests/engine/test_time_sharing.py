@@ -170,6 +170,7 @@ def test_where_chains_follow_for_gangs_that_wait_it_is_what_a_short_climb_ends_w
     monkeypatch.setattr(compiled, "LARGE_NODES", 8 if large else 9)
     monkeypatch.setattr(compiled, "load_kept", lambda: True)
     monkeypatch.setattr(importlib.import_module("kai_solver.engine.cycle"), "FIRST_S", 1000.0)
+    monkeypatch.setattr(importlib.import_module("kai_solver.engine.cycle"), "SOON", 1.0)
     nodes = [a_node(f"n{number}", 2) for number in range(8)]
     gangs = [a_gang("fits", gpus=2), *(a_gang(f"waits{number}", gpus=4) for number in range(waiting))]
     plan = cycle(a_cluster(nodes, gangs, [a_queue("q")]), load_model("default"), budget_s=20.0)
