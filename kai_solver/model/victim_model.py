@@ -183,13 +183,24 @@ def _loads(v: Variables, owner: int, item: Arrival | Mover) -> Iterator[tuple[in
 
 
 def _bear(form: VictimModel) -> None:
-    """What holds a minimum leaves only with what is above it."""
-    gone = {item.mover.unit: var for item, var in form.gone if isinstance(item, MoverUnit)}
+    """What holds a minimum leaves only with what is above it, or where so much of that stays that it is a minimum."""
+    spec, gone = form.spec, {item.mover.unit: var for item, var in form.gone if isinstance(item, MoverUnit)}
     for item, var in form.gone:
-        if isinstance(item, MoverUnit) and not 0 < item.mover.quorum <= len(item.mover.bears):
-            for above in item.mover.bears:
-                if above in gone:
-                    form.spec.add_le([(1, var), (-1, gone[above])], 0, family="units")
+        if not isinstance(item, MoverUnit):
+            continue
+        mover = item.mover
+        above = [gone[unit] for unit in mover.bears if unit in gone]
+        if not 0 < mover.quorum <= len(mover.bears):
+            for other in above:
+                spec.add_le([(1, var), (-1, other)], 0, family="units")
+            continue
+        go_on, terms = spec.bool_var(), [(-1, other) for other in above]
+        for term in terms:
+            spec.add_le([(1, var), term, (-1, go_on)], 0, family="units")
+        if mover.stuck:
+            spec.add_le([(1, var), (-1, go_on)], 0, family="units")
+        least = -mover.quorum - len(mover.bears)
+        spec.add_ge([*terms, (-mover.quorum, var), (-mover.quorum, go_on)], least, family="units")
 
 
 def _releases(v: Variables, form: VictimModel) -> None:

@@ -1,4 +1,4 @@
-"""What lacks for gangs that the board refused: told of the final state, where they wait still.
+"""What gangs lack that the board refused without a text: said of the state that the cycle ends with.
 
 Most gangs that find no free room are served by a later action. On 5,000 loaded nodes texts of all 145 kinds that were
 refused took a tenth of the greedy (2026-11-29).

@@ -229,11 +229,14 @@ class SeatSearch:
         return max(charge[GPU] for charge in charges), gpu, cpu
 
     def _keeps_cores(self) -> bool:
-        """What holds a minimum leaves only with what is above it."""
-        bearing = (
-            m for m in self.movers.values() if m.unit in self.leaving and m.bears and not 0 < m.quorum <= len(m.bears)
-        )
-        return all(above in self.leaving or above not in self.movers for mover in bearing for above in mover.bears)
+        """What holds a minimum leaves only with what is above it, or where so many of that stay that they are one."""
+        for mover in self.movers.values():
+            if mover.unit in self.leaving and mover.bears:
+                movers = self.movers.keys() & mover.bears
+                stay = mover.stuck + len(movers - self.leaving)
+                if stay and not 0 < mover.quorum <= stay:
+                    return False
+        return True
 
     def _holds(self, admitted: Sequence[AllocationUnit]) -> bool:
         """Spacing, limits and optional rules; whole gangs start together."""

@@ -1,13 +1,16 @@
 """Counting rack-bound pods in the pool of their shape loses nothing; leaving nodes out only allows more."""
 
 import math
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
+from itertools import product
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from kai_solver.actions import Actions
 from kai_solver.domain import (
     FAMILIES,
     Action,
@@ -33,6 +36,7 @@ from kai_solver.model.joint import Joint
 from kai_solver.model.spec import ModelSpec, SpecAnswer
 from kai_solver.model.stages import Objective
 from kai_solver.model.victim_model import LARGEST, VictimModel, coarse, formulate_victim_model, pin
+from kai_solver.modelfiles import load_model
 from kai_solver.planstate.allocation_units import AllocationUnit, AllocationUnits
 from kai_solver.planstate.outcome import Outcome
 from kai_solver.planstate.state import State
@@ -41,8 +45,12 @@ from kai_solver.problem import build_problem
 from kai_solver.search.apply import apply
 from kai_solver.search.child import SolverChild
 from kai_solver.search.joint_input import JointModelInput
+from kai_solver.search.oracle import SolverActions
 from kai_solver.search.parameters import SolverParameters
+from kai_solver.search.refine import joint_of
+from kai_solver.search.rights import rights_of
 from kai_solver.units import MILLI, ResourceSchema
+from tests.support import builders
 
 GIB = 2**30
 
@@ -330,3 +338,32 @@ def test_those_that_are_kept_do_not_leave(child: SolverChild) -> None:
         victim_model = leavers_of(formulate(joint, FAMILIES, ["disruption"]))
         victim_model.keep(frozenset(kept))
         assert least(child, victim_model.spec, victim_model.objectives[0]).status == status
+
+
+def test_of_an_elastic_gang_enough_stay_or_none(child: SolverChild) -> None:
+    """A gang of six pods needs two. Whatever leaves for two GPUs, two stay at least, or none."""
+    running = builders.a_gang("elastic", pods=6, need=2, on="n0", queue="a")
+    waiting = builders.a_gang("taker", 1, 1, queue="b", created_s=1.0)
+    queues = [builders.a_queue("a", 0), builders.a_queue("b", 8)]
+    cluster = builders.a_cluster([builders.a_node("n0", 6)], [running, waiting], queues)
+    outcome = Actions(build_problem(cluster), load_model("greedy-only").actions, SolverActions(None)).run()
+    joint = joint_of(JointModelInput(outcome), rights_of(outcome))
+    core = next(mover for mover in joint.movers if mover.bears)
+    assert core.quorum == 2
+    model = leavers_of(formulate(joint, FAMILIES, ["disruption"]))
+    said = Counter[bool]()
+    for chosen in product((0, 1), repeat=len(model.gone)):
+        spec, gone = model.spec.copy(), {}
+        for (item, var), value in zip(model.gone, chosen, strict=True):
+            assert isinstance(item, variables.MoverUnit)
+            gone[item.mover.unit] = value
+            spec.add_le([(-1 if value else 1, var)], -value, family="chosen")
+        stay = sum(not gone[unit] for unit in core.bears)
+        allowed = sum(gone[m.unit] * len(m.origin) for m in joint.movers) >= 2 and (
+            not gone[core.unit] or stay in (0, 2, 3, 4)
+        )
+        answer = child.solve(spec, SolverParameters(workers=1, presolve="none"), math.inf)
+        assert (answer.status == "optimal") == allowed
+        said[allowed] += 1
+    assert said[True] > 8
+    assert said[False] > 4

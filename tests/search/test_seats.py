@@ -181,3 +181,18 @@ def test_shares_of_gpus_get_room_where_other_shares_leave() -> None:
     found = seats.seat(())
     assert found is not None
     assert found.leaving == {unit["halves"]}
+
+
+@pytest.mark.parametrize(("surplus", "holds"), [(0, True), (1, False), (3, False), (4, True)])
+def test_of_a_gang_whose_core_leaves_as_many_stay_as_it_needs_or_none(surplus: int, *, holds: bool) -> None:
+    """A gang of eight pods needs four of them: without its core, four others go on, and fewer may not."""
+    elastic = a_gang("elastic", pods=8, need=4, on="n0", queue="a")
+    taker = a_gang("taker", 1, 1, 1, 1, queue="b", created_s=1.0)
+    outcome = decided_of(a_cluster([a_node("n0", 8)], [elastic, taker], [a_queue("a", 0), a_queue("b", 100)]))
+    assert outcome.pool is not None
+    assert outcome.has_admitted()
+    movers = joint_of(JointModelInput(outcome), rights_of(outcome)).movers
+    core = next(mover for mover in movers if mover.bears)
+    assert core.quorum == len(core.bears) == 4
+    found = SeatSearch(outcome, outcome.pool, movers, lambda: False).seat({core.unit, *core.bears[:surplus]})
+    assert (found is not None) == holds
