@@ -124,9 +124,10 @@ class _Exchange:
         """What two parts must have in common; None where one of its pods keeps its place or has no rank."""
         if isinstance(part, Leaf):
             pods = [pod for group in self._by_kind(part) for pod in group]
+            placed = [pod for pod in part.pending if pod in self._places]
             if (
                 not pods
-                or not all(pod in self._kinds for pod in part.active)
+                or not all(pod in self._kinds for pod in (*part.active, *placed))
                 or any(p not in self._ranks for p in pods)
             ):
                 return None

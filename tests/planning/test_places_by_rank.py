@@ -127,6 +127,21 @@ def test_the_checker_tells_of_ranks_that_could_be_nearer() -> None:
     assert "2 neighbours in rank are in different domains of clique, where 1 would do" in found[0].text
 
 
+def test_segments_of_which_a_pod_was_promised_a_place_keep_theirs() -> None:
+    """The first segment fits the second clique best. Were the others of the segments exchanged, both would be torn."""
+    in_clique = TopologyConstraint("dc", "clique")
+    nodes = [a_node(f"n{clique}", 0, clique, gpus) for clique, gpus in enumerate((16, 12))]
+    gang = a_gang(tuple(PodSet(f"s{i}", 3, in_clique) for i in range(2)), [f"s{i // 3}" for i in range(6)])
+    promised = {gang.pods[2].name: "n1", gang.pods[4].name: "n0"}
+    pods = tuple(replace(pod, nominated_node=promised.get(pod.name, "")) for pod in gang.pods)
+    unpromised = snapshot_of(nodes, gang)
+    assert domains_by_rank(unpromised, planned(unpromised), "clique") == ["c0"] * 3 + ["c1"] * 3
+    snapshot = snapshot_of(nodes, replace(gang, pods=pods))
+    plan = planned(snapshot)
+    assert check_plan(snapshot, plan) == ()
+    assert domains_by_rank(snapshot, plan, "clique") == ["c1"] * 3 + ["c0"] * 3
+
+
 def test_segments_follow_each_other_through_the_blocks() -> None:
     """Six cliques in three blocks whose names mix; four segments of two lie in a row of cliques, block by block."""
     in_clique = TopologyConstraint("dc", "clique")
