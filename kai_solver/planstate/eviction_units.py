@@ -85,7 +85,8 @@ class UnitTable:
 def units_of(state: State, gangs: Iterable[GangShape]) -> UnitTable:
     """Units of ``gangs`` in their present state, gang by gang in the order in which they may leave.
 
-    Pods placed in this cycle are no part of them: where a core leaves, they lose their places with it.
+    Pods placed in this cycle are no part of them: where a core leaves, they lose their places with it. A gang with
+    subgroups of which some were placed leaves as a whole: they may be what a subgroup has its minimum with.
     """
     problem = state.problem
     rows = [
@@ -115,7 +116,8 @@ def _steps(state: State, gang: GangShape) -> list[tuple[tuple[int, ...], bool]]:
         steps = [(pod,) for pod in reversed(pods[len(core) :])]
     else:
         position = {id(leaf): i for i, leaf in enumerate(gang.leaves)}
-        steps = list(_surplus_steps(gang.root, active, position))
+        some_came = any(pod in places for pods in state.gangs[gang.index].active for pod in pods)
+        steps = [] if some_came else list(_surplus_steps(gang.root, active, position))
         gone = {pod for step in steps for pod in step}
         core = tuple(pod for own in active for pod in own if pod not in gone)
     return [*((pods, False) for pods in steps), *([(core, True)] if core else ())]

@@ -1,0 +1,30 @@
+"""A gang that got pods in this cycle keeps what they stand on: with subgroups it leaves as a whole, or not at all."""
+
+import pytest
+
+from kai_solver.check import check_plan
+from kai_solver.domain import PodSet, SubGroup
+from kai_solver.engine import cycle
+from kai_solver.modelfiles import load_model
+from tests.support.builders import a_cluster, a_gang, a_node, a_pod, a_queue
+
+
+@pytest.mark.parametrize("model", ["greedy-only", "default"])
+@pytest.mark.parametrize("waits", [True, False])
+def test_a_subgroup_that_got_its_minimum_is_not_broken_by_another_gang(model: str, *, waits: bool) -> None:
+    """One of two subgroups is enough. The first lacks a pod; once that has come, the other pod of it is no surplus."""
+    first = SubGroup("first", (PodSet("comes", 1), PodSet("runs", 1)))
+    root = SubGroup(children=(first, PodSet("second", 1)), min_subgroups=1)
+    pods = [
+        a_pod("runs", 2, "n0", podset="runs"),
+        a_pod("second", 1, "n1", podset="second"),
+        *([a_pod("comes", 1, podset="comes")] if waits else []),
+    ]
+    gang = a_gang("elastic", *pods, root=root, queue="a")
+    taker = a_gang("taker", 2, queue="b", created_s=1.0)
+    nodes = [a_node("n0", 2), a_node("n1", 1), a_node("n2", 1)]
+    cluster = a_cluster(nodes, [gang, taker], [a_queue("a", 0), a_queue("b", 4)])
+    plan = cycle(cluster, load_model(model), budget_s=10.0)
+    assert check_plan(cluster, plan) == ()
+    assert not plan.notes
+    assert {bind.gang for bind in plan.binds} >= {"ns/taker"}
