@@ -343,7 +343,8 @@ def hosts(domain_of: IntArray, room: IntArray, count: int, allowed: BoolArray | 
 def start_together(state: State, allocation_unit: AllocationUnit) -> None:
     """What must start together waits together (KAI: ShouldPipelineJob, docs/kai-behaviour.md#allocate).
 
-    A minimum, of the gang or of an optional subgroup, waits for its last pod; surplus waits for the gang's minimum.
+    A minimum, of the gang or of an optional subgroup, waits for its last pod; surplus waits for the minimum of the gang,
+    and of the subgroups that it is in.
     """
     places = state.places
     if all(places[pod].now for pod in allocation_unit.pods) and (
@@ -358,11 +359,20 @@ def start_together(state: State, allocation_unit: AllocationUnit) -> None:
 
 
 def _minimum_runs(state: State, allocation_unit: AllocationUnit) -> bool:
-    """True where pods that run, or start now, hold the minimum of the allocation unit's gang."""
+    """True where pods that run, or start now, hold the minimum of the gang, and of all parts that the unit is in."""
     places, gone = state.places, state.gone
     active = [
         [p for p in pods if (places[p].now if p in places else p not in gone)]
         for pods in state.gangs[allocation_unit.gang].active
     ]
     shape = state.problem.gangs[allocation_unit.gang]
-    return AllocationUnits(shape, GangState(active, state.gangs[allocation_unit.gang].pending)).is_satisfied(shape.root)
+    units = AllocationUnits(shape, GangState(active, state.gangs[allocation_unit.gang].pending))
+    mine = {id(shape.leaves[state.leaf_of[pod]]) for pod in allocation_unit.pods}
+
+    def runs(part: TreeNode | Leaf) -> bool:
+        if mine.isdisjoint(map(id, leaves_below(part))):
+            return True
+        inner = () if isinstance(part, Leaf) else part.children
+        return units.is_satisfied(part) and all(map(runs, inner))
+
+    return runs(shape.root)

@@ -3,7 +3,7 @@
 import pytest
 
 from kai_solver.check import check_plan
-from kai_solver.domain import PodSet, SubGroup
+from kai_solver.domain import PodSet, PodStatus, SubGroup
 from kai_solver.engine import cycle
 from kai_solver.modelfiles import load_model
 from tests.support.builders import a_cluster, a_gang, a_node, a_pod, a_queue
@@ -28,3 +28,17 @@ def test_a_subgroup_that_got_its_minimum_is_not_broken_by_another_gang(model: st
     assert check_plan(cluster, plan) == ()
     assert not plan.notes
     assert {bind.gang for bind in plan.binds} >= {"ns/taker"}
+
+
+@pytest.mark.parametrize("model", ["greedy-only", "default"])
+def test_more_of_a_subgroup_does_not_start_before_its_minimum(model: str) -> None:
+    """The gang has its minimum with no pod at all. Two large pods of one subgroup wait; a small one has room."""
+    root = SubGroup(children=(PodSet("work", 2), PodSet("none", 0)), min_subgroups=1)
+    pods = [a_pod(f"work{number}", gpus, podset="work", order=number) for number, gpus in enumerate((2, 2, 1))]
+    leaving = a_gang("leaving", a_pod("leaving", 4, "n0", status=PodStatus.RELEASING))
+    nodes = [a_node("n0", 4), a_node("n1", 1)]
+    cluster = a_cluster(nodes, [leaving, a_gang("grows", *pods, root=root, created_s=1.0)], [a_queue("q", 8)])
+    plan = cycle(cluster, load_model(model), budget_s=10.0)
+    assert check_plan(cluster, plan) == ()
+    assert not plan.notes
+    assert {bind.pod: bind.nominated for bind in plan.binds} == {pod.key: True for pod in pods}
