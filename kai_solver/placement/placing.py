@@ -343,8 +343,8 @@ def hosts(domain_of: IntArray, room: IntArray, count: int, allowed: BoolArray | 
 def start_together(state: State, allocation_unit: AllocationUnit) -> None:
     """What must start together waits together (KAI: ShouldPipelineJob, docs/kai-behaviour.md#allocate).
 
-    A minimum, of the gang or of an optional subgroup, waits for its last pod; surplus waits for the minimum of the gang,
-    and of the subgroups that it is in.
+    A minimum, of the gang or of an optional subgroup, waits for its last pod. Surplus waits for the minimum of the
+    gang, and for those of the subgroups that it is in.
     """
     places = state.places
     if all(places[pod].now for pod in allocation_unit.pods) and (
