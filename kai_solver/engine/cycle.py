@@ -762,8 +762,7 @@ class _Run:
         return stage
 
     def _assembled(self, problem: Problem, decided: Decided, *, explain: bool = True) -> Plan:
-        with barrier("deciding", "what lacks for gangs that wait"):
-            tell(decided.outcome, self._is_long_over)
+        tell(decided.outcome, self._is_long_over)
         plan = assemble(problem, decided.outcome, self._is_late if self.explain and explain else lambda: True)
         self._phase("plan")
         stages = self._stages(plan, decided)
@@ -813,9 +812,9 @@ class _Run:
         return not self.model.search.deterministic and self.clock() >= self.deadline_s
 
     def _is_long_over(self) -> bool:
-        """Whether even the time for proofs of the final state has ended."""
+        """Whether even the time for proofs of the final state has ended, or the cycle is told to stop."""
         end_s = self.deadline_s + LEAST_PART * self.budget_s
-        return not self.model.search.deterministic and self.clock() >= end_s
+        return self.should_stop() or (not self.model.search.deterministic and self.clock() >= end_s)
 
     def _phase(self, name: str) -> None:
         now = self.clock()

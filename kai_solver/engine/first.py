@@ -36,4 +36,4 @@ def as_if_ended(outcome: Outcome, actions: Iterable[Action]) -> Outcome:
     asked = [action for action in actions if action is not Action.STALE]
     late = dict.fromkeys(asked, BUDGET_ENDED)
     refusals = outcome.refusals | {gang: late | outcome.refusals.get(gang, {}) for gang in outcome.waiting}
-    return replace(outcome, refusals=refusals, stopped=True)
+    return replace(outcome, refusals=refusals, asked=dict(outcome.asked), stopped=True)

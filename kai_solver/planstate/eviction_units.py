@@ -85,8 +85,8 @@ class UnitTable:
 def units_of(state: State, gangs: Iterable[GangShape]) -> UnitTable:
     """Units of ``gangs`` in their present state, gang by gang in the order in which they may leave.
 
-    Pods placed in this cycle are no part of them: where a core leaves, they lose their places with it. A gang with
-    subgroups of which some were placed leaves as a whole: they may be what a subgroup has its minimum with.
+    Pods placed in this cycle are no part of them: where a core leaves, they lose their places with it. What an optional
+    subgroup needs beside such pods is in the core, so that the subgroup does not lose its minimum while they come.
     """
     problem = state.problem
     rows = [
@@ -116,20 +116,20 @@ def _steps(state: State, gang: GangShape) -> list[tuple[tuple[int, ...], bool]]:
         steps = [(pod,) for pod in reversed(pods[len(core) :])]
     else:
         position = {id(leaf): i for i, leaf in enumerate(gang.leaves)}
-        some_came = any(pod in places for pods in state.gangs[gang.index].active for pod in pods)
-        steps = [] if some_came else list(_surplus_steps(gang.root, active, position))
+        come = [[p for p in pods if p in places] for pods in state.gangs[gang.index].active]
+        steps = list(_surplus_steps(gang.root, active, come, position))
         gone = {pod for step in steps for pod in step}
         core = tuple(pod for own in active for pod in own if pod not in gone)
     return [*((pods, False) for pods in steps), *([(core, True)] if core else ())]
 
 
 def _surplus_steps(
-    node: TreeNode | Leaf, active: list[list[int]], position: dict[int, int]
+    node: TreeNode | Leaf, active: list[list[int]], come: list[list[int]], position: dict[int, int]
 ) -> Iterator[tuple[int, ...]]:
     """Steps that keep the minimum: surplus pods last first, then optional subgroups whole.
 
     If less than the minimum runs, nothing is surplus, and subgroups leave as a whole. So the first subgroups that have
-    their minimum are kept.
+    their minimum are kept. An optional subgroup stays, too, if pods that ``come`` to it need it for their minimum.
     """
     if isinstance(node, Leaf):
         pods = active[position[id(node)]]
@@ -143,10 +143,12 @@ def _surplus_steps(
     optional = running[node.needed :]
     for child in node.children:
         if child not in optional:
-            yield from _surplus_steps(child, active, position)
+            yield from _surplus_steps(child, active, come, position)
     for child in reversed(optional):
-        inner = list(_surplus_steps(child, active, position))
+        inner = list(_surplus_steps(child, active, come, position))
         yield from inner
+        if _pods_below(child, come, position) and not _has_minimum(child, come, position):
+            continue
         taken = {pod for step in inner for pod in step}
         rest = tuple(pod for pod in _pods_below(child, active, position) if pod not in taken)
         if rest:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from kai_solver.planstate.allocation_units import Part, is_flat
+from kai_solver.planstate.allocation_units import Part
 from kai_solver.planstate.eviction_units import Unit, units_of
 from kai_solver.planstate.holdings import HoldRows
 from kai_solver.planstate.releases import UnitReleases
@@ -112,26 +112,22 @@ class VictimPool:
         return self._stakes[by_gpus]
 
     def pin(self, gangs: Iterable[int]) -> None:
-        """The cores of ``gangs`` stay: others were disturbed for them.
-
-        Of a gang with subgroups all that runs stays: what came may be what an optional subgroup has its minimum with.
-        """
+        """The cores of ``gangs`` stay: others were disturbed for them."""
         for gang in gangs:
             self.pinned.add(gang)
-            has_subgroups = not is_flat(self.state.problem.gangs[gang])
-            for unit in self.of_gang.get(gang, ()):
-                self._is_pinned[unit] = has_subgroups or self._is_core[unit]
+            for unit in self.of_gang.get(gang, ())[-1:]:
+                self._is_pinned[unit] = self._is_core[unit]
 
     def unpin(self, gangs: Iterable[int]) -> None:
         """The cores of ``gangs`` may leave again."""
         for gang in gangs:
             self.pinned.discard(gang)
-            for unit in self.of_gang.get(gang, ()):
+            for unit in self.of_gang.get(gang, ())[-1:]:
                 self._is_pinned[unit] = False
 
     @property
     def is_pinned(self) -> BoolArray:
-        """(U,) units that stay, as others were disturbed for their gangs. Do not write to it."""
+        """(U,) cores that stay, as others were disturbed for their gangs. Do not write to it."""
         return self._is_pinned
 
     def pin_only(self, gangs: Iterable[int]) -> None:
@@ -204,8 +200,9 @@ class VictimPool:
         return sorted(chosen, key=lambda i: (-dear[self.units[i].gang], self.units[i].gang, -self.units[i].step))
 
     def may_leave(self, unit: int) -> bool:
-        """False for the core of a gang for which others were disturbed in this cycle, and beside it in subgroups."""
-        return not bool(self._is_pinned[unit])
+        """False for the core of a gang for which others were disturbed in this cycle."""
+        u = self.units[unit]
+        return not (u.is_core and u.gang in self.pinned)
 
     def on(self, node: int) -> list[int]:
         """Units with a pod on ``node`` now, by index."""

@@ -1,4 +1,4 @@
-"""A gang that got pods in this cycle keeps what they stand on: with subgroups it leaves as a whole, or not at all."""
+"""Gangs with subgroups that get pods in a cycle: what these need stays, and what leaves or waits is what may."""
 
 import pytest
 
@@ -28,6 +28,20 @@ def test_a_subgroup_that_got_its_minimum_is_not_broken_by_another_gang(model: st
     assert check_plan(cluster, plan) == ()
     assert not plan.notes
     assert {bind.gang for bind in plan.binds} >= {"ns/taker"}
+
+
+@pytest.mark.parametrize("model", ["greedy-only", "default"])
+def test_surplus_of_a_required_subgroup_leaves_though_more_of_it_comes(model: str) -> None:
+    """A master and eight workers, of which one is needed: one more starts on another node, and two leave for a gang."""
+    root = SubGroup(children=(PodSet("master", 1), PodSet("worker", 1)))
+    runs = [a_pod("master", 1, "n0", podset="master"), *(a_pod(f"w{i}", 1, "n0", podset="worker") for i in range(7))]
+    train = a_gang("train", *runs, a_pod("new", 1, podset="worker"), root=root, queue="a")
+    taker = a_gang("taker", 2, queue="b", created_s=1.0)
+    cluster = a_cluster([a_node("n0", 8), a_node("n1", 1)], [train, taker], [a_queue("a", 6), a_queue("b", 2)])
+    plan = cycle(cluster, load_model(model), budget_s=10.0)
+    assert check_plan(cluster, plan) == ()
+    assert {bind.pod for bind in plan.binds} == {"ns/new", "ns/taker-0"}
+    assert len(plan.evictions) == 2
 
 
 @pytest.mark.parametrize("model", ["greedy-only", "default"])

@@ -88,6 +88,29 @@ def test_equal_gangs_are_looked_at_once(monkeypatch: pytest.MonkeyPatch) -> None
     assert len(looks) == 2
 
 
+def test_what_blocks_one_gang_is_not_said_of_another() -> None:
+    outcome = refused(a_gang("one", 4), a_gang("other", 4))
+    own, unasked = outcome.waiting
+    blocker = Blocker("queue-limit", "q", "4", "2")
+    outcome.refuse(own, Action.ALLOCATE, replace(UNTOLD, proof=Proof("proven", "count", (blocker,))))
+    tell(outcome, lambda: False)
+    assert outcome.refusals[own][Action.ALLOCATE].proof.blocking == (blocker,)
+    assert [b.kind for b in outcome.refusals[unasked][Action.ALLOCATE].proof.blocking] == ["resource"]
+
+
+@pytest.mark.usefixtures("faults")
+def test_after_an_error_the_state_is_as_before_and_the_gang_had_no_room(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fails(state: State, *_: object) -> Refusal:
+        state.put(state.gangs[1].pending[0][0], 0, now=False)
+        raise RuntimeError("no words today")
+
+    monkeypatch.setattr("kai_solver.reasons.untold.shortage", fails)
+    outcome = refused(a_gang("one", 2))
+    mark = outcome.state.mark()
+    assert messages(outcome) == {"ns/one": FOUND_NO_ROOM}
+    assert outcome.state.mark() == mark
+
+
 def test_what_was_told_stays() -> None:
     blocker = Blocker("queue-limit", "q", "4", "2")
     told = Refusal(Reason.OVER_LIMIT, "over its limit", Proof("proven", "limit", (blocker,)))
