@@ -194,7 +194,7 @@ class Context:
 
     @property
     def left_open(self) -> Refusal:
-        """The refusal of what found no room, until bounds are asked of the final state; its text is told then, too."""
+        """The refusal of what found no room, without a text, until the actions end and bounds are asked."""
         return Refusal(Reason.NOT_ENOUGH_RESOURCES, "", self._oracle.unanswered.proof)
 
     def stop(self, action: Action, late: Iterable[int]) -> None:

@@ -88,6 +88,11 @@ prove all, and the programme would take 0.3 s of CPU (2026-11-23). Loaded cluste
 PRICING_PART = 0.25
 """Part of the time left that writing the programme down may take before chains are searched; else it comes after."""
 
+POD_S = 5e-6
+"""Seconds a pod that the problem takes to build at least where nothing is known of it from the cycle before. With a
+memo, 5,000 loaded nodes with 35,000 pods take 0.05 s, and 0.2 s without it; all that comes after takes as long as
+before (2026-11-29)."""
+
 PRICING_BUILDS = 2.0
 """Seconds to write the linear programme down, for each second that the problem took to build: 0.22 s against 0.14 on
 openb, 0.45 against 0.23 on loaded-5000 (CPU, 2026-11-23)."""
@@ -261,6 +266,7 @@ class _Run:
         self._child: SolverChild | None = None
         self._budgets: list[Budget] = []
         self._first: tuple[Plan | None, float] | None = None
+        self._build_s = 0.0
         self._phase_s = self.start_s
         self._attempt_seconds: Mapping[int, float] = {}
         self._was_stopped = False
@@ -289,6 +295,7 @@ class _Run:
             problem = replace(problem, fabric=None)
         self._bounds = cache(lambda: Bounds(problem))
         self._phase("build")
+        self._build_s = max(self.timing["build"], POD_S * len(problem.pods))
         by_solver = child is not None and self.model.search.enabled
         plan, violations = self._try(problem, child if by_solver else None, NO_GANGS)
         notes: list[str] = []
@@ -334,6 +341,7 @@ class _Run:
         self._leaves_moves = by_chains and moves and compiled.is_loaded()
         self._actions = without_moves(self.model.actions) if self._leaves_moves else self.model.actions
         outcome = self._run_actions(problem, left_out, child)
+        tell(outcome, self._out_of_time)
         if by_chains and outcome.admissions and outcome.waiting:
             self.keep_first(outcome, at_end=True)
         self._phase("greedy")
@@ -399,7 +407,7 @@ class _Run:
         by_gpus = "disruption-gpus" in self.model.disrupting
         left_s = self._priced_until_s - self.clock()
         is_asked = any(a.units for a in outcome.admissions) and bool(self.model.disrupting)
-        has_time = self.model.search.deterministic or part * left_s >= PRICING_BUILDS * self.timing["build"]
+        has_time = self.model.search.deterministic or part * left_s >= PRICING_BUILDS * self._build_s
         if not is_asked or self.should_stop() or not has_time:
             return None
         pricing = Pricing(child, by_gpus=by_gpus, should_stop=self.should_stop)
@@ -414,8 +422,13 @@ class _Run:
         return self.clock() + SAFETY_S if self.model.search.deterministic else self.deadline_s - self.kept_s
 
     def _least(self, outcome: Outcome, child: SolverChild | None, refined: Refined | None) -> Mapping[str, int]:
-        """Bounds of the stages of ``outcome``, by sums and by the linear programme; none where all of it is proven."""
+        """Bounds of the stages of ``outcome``, by sums and by the linear programme; none where all of it is proven.
+
+        None either past the deadline, where what may be changed is not counted yet.
+        """
         if child is None or (refined is not None and not is_unproven(refined.stages)):
+            return {}
+        if self._out_of_time() and not self._knows_rights(outcome):
             return {}
         by_gpus = "disruption-gpus" in self.model.disrupting
         values = {stage.name: stage.value for stage in measured_stages(outcome, by_gpus=by_gpus)}
@@ -485,7 +498,7 @@ class _Run:
             self._pricing = self._ask_prices(outcome, child, PRICING_PART)
         self._chain(outcome, child)
         # Victims take 1 to 3 s of CPU on 2,000 loaded nodes, questions all that is left (2026-11-23).
-        are_victims_first = is_priced and self._estimate(outcome) > WHOLE
+        are_victims_first = is_priced and not self._is_nearly_over() and self._estimate(outcome) > WHOLE
         refined = self._priced_refine(outcome, child, is_priced=is_priced) if are_victims_first else None
         admissions = len(outcome.admissions)
         self._consolidate_late(outcome)
@@ -497,6 +510,8 @@ class _Run:
 
     def _priced_refine(self, outcome: Outcome, child: SolverChild | None, *, is_priced: bool) -> Refined | None:
         """`_refine` with the prices of what is admitted now, else those of before where they still say something."""
+        if self._is_nearly_over():
+            return None  # To find out what may be changed alone takes 0.3 s of CPU on 5,000 loaded nodes (2026-11-29).
         if child is not None and is_priced and (self._pricing is None or not self._pricing.is_of(outcome)):
             before = self._pricing_of(outcome)
             if before is None or self._has_time_to_price_again(outcome):
@@ -580,7 +595,7 @@ class _Run:
         def is_late() -> bool:
             return not search.deterministic and self.clock() >= end_s
 
-        if search.deterministic or (left_s > LEAST_BUILDS * self.timing["build"] and not self.should_stop()):
+        if search.deterministic or (left_s > LEAST_BUILDS * self._build_s and not self.should_stop()):
             clock = None if search.deterministic else self.clock
             course = Course(search.chains, self._chain_seconds(outcome, left_s), clock, self.should_stop)
             effect = Chains(outcome, self.model).run(course, self.seed, self._rights, is_late)
@@ -711,10 +726,14 @@ class _Run:
 
     def _rights(self, outcome: Outcome) -> Rights:
         """What the stages may change, found once for the same admissions: 0.14 s of CPU on openb (2026-11-23)."""
-        admissions, known = outcome.admissions, self._known_rights
-        if known is None or known[0] is not admissions or known[1] != outcome.version:
-            known = self._known_rights = admissions, outcome.version, rights_of(outcome)
+        known = self._known_rights
+        if known is None or not self._knows_rights(outcome):
+            known = self._known_rights = outcome.admissions, outcome.version, rights_of(outcome)
         return known[2]
+
+    def _knows_rights(self, outcome: Outcome) -> bool:
+        known = self._known_rights
+        return known is not None and known[0] is outcome.admissions and known[1] == outcome.version
 
     def _left_s(self) -> float:
         """Seconds that the questions left: of the clock, or of the deterministic budget."""
@@ -725,11 +744,12 @@ class _Run:
 
     @property
     def kept_s(self) -> float:
-        """Seconds kept for the plan and its check: as many as the problem took to build, which cost about the same.
+        """Seconds kept for the plan and its check: as many as the first plan took, or as the problem takes to build.
 
         5,000 nodes: 0.35 s, and 0.1 to 0.4 s (CPU, 2026-11-21); 648 nodes: 0.02 s, and 0.02 to 0.03 s (2026-11-22).
         """
-        return min(max(self.timing["build"], LEAST_KEPT_S), MOST_KEPT * self.budget_s)
+        first_s = self.timing.get("plan", 0.0) + self.timing.get("check", 0.0)
+        return min(max(self._build_s, first_s, LEAST_KEPT_S), MOST_KEPT * self.budget_s)
 
     def _ask_open(self, outcome: Outcome, child: SolverChild | None) -> None:
         """Ask CP-SAT for gangs whose answer is open, in policy order."""
@@ -762,7 +782,8 @@ class _Run:
         return stage
 
     def _assembled(self, problem: Problem, decided: Decided, *, explain: bool = True) -> Plan:
-        tell(decided.outcome, self._is_long_over)
+        if explain:
+            tell(decided.outcome, self._is_long_over)
         plan = assemble(problem, decided.outcome, self._is_late if self.explain and explain else lambda: True)
         self._phase("plan")
         stages = self._stages(plan, decided)
@@ -810,6 +831,11 @@ class _Run:
 
     def _is_late(self) -> bool:
         return not self.model.search.deterministic and self.clock() >= self.deadline_s
+
+    def _is_nearly_over(self) -> bool:
+        """Whether no more time is left than the plan and its check take."""
+        is_exact = self.model.search.deterministic
+        return self.should_stop() or (not is_exact and self.clock() >= self.deadline_s - self.kept_s)
 
     def _is_long_over(self) -> bool:
         """Whether even the time for proofs of the final state has ended, or the cycle is told to stop."""

@@ -33,6 +33,9 @@ from kai_solver.units import MILLI
 Names = dict[int, bool]
 """By refusal (identity; one serves all gangs of one shape): whether its errors hold placeholders for names."""
 
+FOUND_NO_ROOM = "No room was found for the workload when it had its turn"
+"""Where no refusal says more: no time was left for it, or pods that leave have made room since."""
+
 NO_TIME = "; no time was left for the smallest set"
 """Added to the methods of a proof whose smallest set was not looked for."""
 
@@ -139,7 +142,7 @@ def _pending(
         ((a, refusal) for a, refusal in actions.items() if refusal.message), next(iter(actions.items()))
     )
     delay = next((refusal for refusal in actions.values() if refusal.reason is Reason.PREEMPTION_DELAY), first)
-    message = first.message if delay is first else f"{first.message}\n{delay.message}"
+    message = (first.message or FOUND_NO_ROOM) if delay is first else f"{first.message}\n{delay.message}"
     states = [refusal.proof.state for refusal in actions.values()]
     state = max(states, key=_STRENGTH.__getitem__)
     asked = ((action.value, refusal.proof.method) for action, refusal in actions.items())

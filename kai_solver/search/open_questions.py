@@ -20,6 +20,7 @@ from kai_solver.planstate.eligibility import Preemptor
 from kai_solver.planstate.outcome import Admission, Outcome, Refusal
 from kai_solver.planstate.signature import signature
 from kai_solver.reasons.refusals import within_delay
+from kai_solver.reasons.untold import with_words_of
 from kai_solver.search.oracle import UNKNOWN, SolverActions
 
 Beside = Literal["earlier", "plan"]
@@ -110,11 +111,12 @@ class OpenQuestions:
             if refusal is not None and not unit.is_choice:
                 before = self.outcome.refused_at.get((unit.gang, action), NEVER) + self._in_order
                 proof = replace(refusal.proof, beside=beside if before == self.outcome.version else "plan")
-                self.outcome.refuse(unit.gang, action, replace(refusal, proof=proof), unit.pods)
+                said = with_words_of(replace(refusal, proof=proof), refusals[action])
+                self.outcome.refuse(unit.gang, action, said, unit.pods)
         return False
 
     def _refusal(self, unit: AllocationUnit, action: Action) -> Refusal | None:
-        """A proof that ``action`` cannot run ``unit``; None without one, or if it runs now. Its text is told later."""
+        """A proof that ``action`` cannot run ``unit``; None without one, or if it runs now."""
         preemptor = Preemptor.of(self.problem, unit)
         delayed = within_delay(self.problem, preemptor.gang) if action is not Action.ALLOCATE else None
         if delayed is not None:

@@ -22,8 +22,8 @@ from kai_solver.domain import (
 from kai_solver.planstate.outcome import Outcome, Refusal
 from kai_solver.planstate.state import State
 from kai_solver.problem import build_problem
-from kai_solver.reasons.pending import pending_gangs
-from kai_solver.reasons.untold import FOUND_NO_ROOM, tell
+from kai_solver.reasons.pending import FOUND_NO_ROOM, pending_gangs
+from kai_solver.reasons.untold import tell
 from kai_solver.units import MILLI, ResourceSchema
 
 GIB = 2**30
