@@ -55,8 +55,8 @@ def without_moves(actions: Iterable[Action]) -> tuple[Action, ...]:
 
 
 def after_moves(actions: Sequence[Action]) -> tuple[Action, ...]:
-    """The actions that evict and come after consolidation."""
-    later = actions[actions.index(Action.CONSOLIDATION) + 1 :] if Action.CONSOLIDATION in actions else ()
+    """Of actions with consolidation, those that evict and come after it."""
+    later = actions[actions.index(Action.CONSOLIDATION) + 1 :]
     return tuple(action for action in later if action in (Action.RECLAIM, Action.PREEMPT))
 
 

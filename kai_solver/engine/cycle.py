@@ -52,7 +52,7 @@ from kai_solver.problem import Memo, Problem, build_problem
 from kai_solver.problem.rules import installed_rules
 from kai_solver.reasons.untold import tell
 from kai_solver.search.admission import MaxGpuAdmission
-from kai_solver.search.budget import SAFETY_S, Budget
+from kai_solver.search.budget import SAFETY_S, Budget, promised_s
 from kai_solver.search.child import SolverChild
 from kai_solver.search.joint_input import JointModelInput
 from kai_solver.search.linking import link_stage
@@ -92,9 +92,6 @@ POD_S = 5e-6
 """Seconds for each pod that the problem takes to build where nothing is known of it from the cycle before: 0.2 s on
 5,000 loaded nodes with 35,000 pods. With a memo it takes 0.05 s there, and all that comes after it takes as long as
 without (2026-11-29)."""
-
-PROMISED_PART, PROMISED_S = 1.2, 0.2
-"""A cycle ends within this part of its budget and so many seconds."""
 
 RIGHTS_BUILDS = 1.5
 """Seconds to find out what may be changed, for each second that the problem takes to build: 0.3 s on 5,000 loaded nodes
@@ -437,7 +434,7 @@ class _Run:
             return {}
         if not self._knows_rights(outcome) and not self.model.search.deterministic:
             end_s = self.clock() + RIGHTS_BUILDS * self._build_s + self.kept_s
-            if end_s - self.start_s > PROMISED_PART * self.budget_s + PROMISED_S:
+            if end_s - self.start_s > promised_s(self.budget_s):
                 return {}
         by_gpus = "disruption-gpus" in self.model.disrupting
         values = {stage.name: stage.value for stage in measured_stages(outcome, by_gpus=by_gpus)}
@@ -602,7 +599,7 @@ class _Run:
         end_s = self.clock() + left_s
 
         def is_late() -> bool:
-            return not search.deterministic and self.clock() >= end_s
+            return self._is_past(end_s)
 
         if search.deterministic or (left_s > LEAST_BUILDS * self._build_s and not self.should_stop()):
             clock = None if search.deterministic else self.clock
@@ -839,17 +836,19 @@ class _Run:
         return self.should_stop() or self._is_late()
 
     def _is_late(self) -> bool:
-        return not self.model.search.deterministic and self.clock() >= self.deadline_s
+        return self._is_past(self.deadline_s)
+
+    def _is_past(self, end_s: float) -> bool:
+        """Whether it is so late; never in a deterministic cycle."""
+        return not self.model.search.deterministic and self.clock() >= end_s
 
     def _is_nearly_over(self) -> bool:
         """Whether no more time is left than the plan and its check take."""
-        is_exact = self.model.search.deterministic
-        return self.should_stop() or (not is_exact and self.clock() >= self.deadline_s - self.kept_s)
+        return self.should_stop() or self._is_past(self.deadline_s - self.kept_s)
 
     def _is_long_over(self) -> bool:
         """Whether even the time for proofs of the final state has ended, or the cycle is told to stop."""
-        end_s = self.deadline_s + LEAST_PART * self.budget_s
-        return self.should_stop() or (not self.model.search.deterministic and self.clock() >= end_s)
+        return self.should_stop() or self._is_past(self.deadline_s + LEAST_PART * self.budget_s)
 
     def _phase(self, name: str) -> None:
         now = self.clock()

@@ -31,7 +31,7 @@ def with_words_of(refusal: Refusal, told: Refusal) -> Refusal:
 
 
 def tell(outcome: Outcome, is_late: Callable[[], bool]) -> None:
-    """Say what lacks in the present state, which stays, for each gang whose first refusal does not.
+    """Write what lacks in the present state into the first refusal of each gang, if it has no text. The state stays.
 
     ``is_late``: asked before each kind of gangs; True where no time is left for it. Then nothing is said, and neither
     is where pods that leave have made room since.

@@ -71,3 +71,8 @@ class Budget:
         if answer.error:
             self.failures += 1
             self.errors.append(answer.error)
+
+
+def promised_s(budget_s: float) -> float:
+    """Seconds by which a cycle with such a budget has ended, whatever happens."""
+    return 1.2 * budget_s + 0.2

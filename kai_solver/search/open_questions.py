@@ -14,7 +14,7 @@ from kai_solver.actions.disrupt import search_of
 from kai_solver.actions.gang_order import GangOrder, SizeOrder
 from kai_solver.actions.victim_search import VictimSearch
 from kai_solver.domain import Action, Proof, Reason
-from kai_solver.placement.placing import Placer
+from kai_solver.placement.fit import FitTable
 from kai_solver.planstate.allocation_units import AllocationUnit, GangUnitsOf
 from kai_solver.planstate.eligibility import Preemptor
 from kai_solver.planstate.outcome import Admission, Outcome, Refusal
@@ -59,10 +59,10 @@ class OpenQuestions:
         self.oracle = oracle or SolverActions(None, UNKNOWN)
         self.order_type = SizeOrder if by_size else GangOrder
         self.actions = tuple(action for action in actions if action is not Action.STALE)
-        self.placer = Placer(self.state)
         self.gang_units = GangUnitsOf(self.state)
+        fits = FitTable(self.state)
         self.searches: Mapping[Action, VictimSearch] = {
-            action: search_of(action, outcome, self.placer.fits, self.gang_units, outcome.waiting)
+            action: search_of(action, outcome, fits, self.gang_units, outcome.waiting)
             for action in self.actions
             if action is not Action.ALLOCATE
         }

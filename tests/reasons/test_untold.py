@@ -1,56 +1,25 @@
-"""What gangs lack that were refused without a text, told of the state that the cycle ends with."""
+"""What gangs lack that were refused without a text, said of the state in which the actions have ended."""
 
 from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
 
-from kai_solver.domain import (
-    Action,
-    Blocker,
-    Gang,
-    GpuRequest,
-    Node,
-    Pod,
-    PodStatus,
-    Proof,
-    Queue,
-    Reason,
-    Snapshot,
-    flat_gang,
-)
+from kai_solver.domain import Action, Blocker, Gang, Proof, Reason
 from kai_solver.planstate.outcome import Outcome, Refusal
 from kai_solver.planstate.state import State
 from kai_solver.problem import build_problem
 from kai_solver.reasons.pending import FOUND_NO_ROOM, pending_gangs
 from kai_solver.reasons.untold import tell
-from kai_solver.units import MILLI, ResourceSchema
+from tests.support.builders import a_cluster, a_gang, a_node, a_queue
 
-GIB = 2**30
 UNTOLD = Refusal(Reason.NOT_ENOUGH_RESOURCES, "", Proof("unasked", "greedy"))
-
-
-def a_gang(name: str, gpus: int, pods: int = 1, node: str = "") -> Gang:
-    made = tuple(
-        Pod(
-            "ns",
-            f"{name}-{i}",
-            (100, GIB, 0, 1),
-            GpuRequest(gpus),
-            status=PodStatus.RUNNING if node else PodStatus.PENDING,
-            node=node,
-        )
-        for i in range(pods)
-    )
-    return Gang("ns", name, "q", flat_gang(pods), made)
 
 
 def refused(*gangs: Gang, refusal: Refusal = UNTOLD) -> Outcome:
     """One node with 8 GPUs, of which pods use 6; ``gangs`` wait, and allocate has refused them."""
-    node = Node("n0", (64_000, 64 * GIB, 8 * MILLI, 30), gpus=8)
-    queue = Queue("q", quota=(-1, -1, -1))
-    every = (a_gang("runs", 6, node="n0"), *gangs)
-    outcome = Outcome(State(build_problem(Snapshot(0.0, ResourceSchema(), (node,), (queue,), every))))
+    cluster = a_cluster([a_node("n0", 8)], [a_gang("runs", gpus=6, on="n0"), *gangs], [a_queue("q", 8)])
+    outcome = Outcome(State(build_problem(cluster)))
     for gang in outcome.waiting:
         outcome.refuse(gang, Action.ALLOCATE, refusal)
         outcome.refuse(gang, Action.RECLAIM, UNTOLD)
@@ -63,7 +32,7 @@ def messages(outcome: Outcome, is_late: Callable[[], bool] = lambda: False) -> d
 
 
 def test_each_gang_is_told_what_lacks_in_its_own_name() -> None:
-    outcome = refused(a_gang("one", 4), a_gang("other", 4), a_gang("pair", 2, pods=2))
+    outcome = refused(a_gang("one", gpus=4), a_gang("other", gpus=4), a_gang("pair", gpus=2, pods=2))
     mark = outcome.state.mark()
     found = messages(outcome)
     assert outcome.state.mark() == mark
@@ -84,12 +53,12 @@ def test_equal_gangs_are_looked_at_once(monkeypatch: pytest.MonkeyPatch) -> None
         looks.append(True)
         return False
 
-    messages(refused(a_gang("one", 4), a_gang("other", 4), a_gang("third", 3)), is_late)
+    messages(refused(a_gang("one", gpus=4), a_gang("other", gpus=4), a_gang("third", gpus=3)), is_late)
     assert len(looks) == 2
 
 
 def test_what_blocks_one_gang_is_not_said_of_another() -> None:
-    outcome = refused(a_gang("one", 4), a_gang("other", 4))
+    outcome = refused(a_gang("one", gpus=4), a_gang("other", gpus=4))
     own, unasked = outcome.waiting
     blocker = Blocker("queue-limit", "q", "4", "2")
     outcome.refuse(own, Action.ALLOCATE, replace(UNTOLD, proof=Proof("proven", "count", (blocker,))))
@@ -105,7 +74,7 @@ def test_after_an_error_the_state_is_as_before_and_the_gang_had_no_room(monkeypa
         raise RuntimeError("no words today")
 
     monkeypatch.setattr("kai_solver.reasons.untold.shortage", fails)
-    outcome = refused(a_gang("one", 2))
+    outcome = refused(a_gang("one", gpus=2))
     mark = outcome.state.mark()
     assert messages(outcome) == {"ns/one": FOUND_NO_ROOM}
     assert outcome.state.mark() == mark
@@ -114,11 +83,11 @@ def test_after_an_error_the_state_is_as_before_and_the_gang_had_no_room(monkeypa
 def test_what_was_told_stays() -> None:
     blocker = Blocker("queue-limit", "q", "4", "2")
     told = Refusal(Reason.OVER_LIMIT, "over its limit", Proof("proven", "limit", (blocker,)))
-    outcome = refused(a_gang("one", 4), refusal=told)
+    outcome = refused(a_gang("one", gpus=4), refusal=told)
     assert messages(outcome) == {"ns/one": "over its limit"}
     assert outcome.refusals[outcome.waiting[0]][Action.ALLOCATE] is told
 
 
 @pytest.mark.parametrize(("gpus", "late"), [(4, True), (2, False)], ids=["no time", "there is room by now"])
 def test_where_nothing_can_be_told_it_had_no_room_in_its_turn(gpus: int, *, late: bool) -> None:
-    assert messages(refused(a_gang("one", gpus)), lambda: late) == {"ns/one": FOUND_NO_ROOM}
+    assert messages(refused(a_gang("one", gpus=gpus)), lambda: late) == {"ns/one": FOUND_NO_ROOM}

@@ -2,7 +2,7 @@
 
 from kai_solver.lab.bench.added import Added, added
 from kai_solver.lab.bench.compare import Key, Paired, Row, grouped, paired, rows_of, typical
-from kai_solver.lab.bench.figures import figure_of, promised_s
+from kai_solver.lab.bench.figures import figure_of
 from kai_solver.lab.bench.find import find_instances, short_name
 from kai_solver.lab.bench.linked import in_pairs, with_links
 from kai_solver.lab.bench.measure import Job, Run, measure, measure_here
@@ -18,6 +18,7 @@ from kai_solver.lab.bench.stored import read as read_stored
 from kai_solver.lab.bench.stored import save as save_runs
 from kai_solver.lab.bench.tables import added_table, limits_table, said
 from kai_solver.lab.generate import LoadReport, generated, kai_snapshot, loaded_snapshot, made_real, report_on
+from kai_solver.search.budget import promised_s
 
 __all__ = [
     "Added",

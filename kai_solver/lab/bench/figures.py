@@ -86,8 +86,3 @@ def kind_sum(stages: Sequence[StageResult], kind: str) -> tuple[float, float]:
     """(value, bound) of a kind of stage over all its strata."""
     of = [stage for stage in stages if stage.name.partition("/")[0] == kind]
     return sum(stage.value or 0.0 for stage in of), sum(stage.bound or 0.0 for stage in of)
-
-
-def promised_s(budget_s: float) -> float:
-    """Seconds by which a cycle with such a budget has ended, whatever happens."""
-    return 1.2 * budget_s + 0.2

@@ -9,13 +9,13 @@ from kai_solver.errors import InputError
 from kai_solver.instances_io.bench_schema import BenchDoc, CheckDoc, EntryDoc, MeasuredDoc, SlopeDoc
 from kai_solver.lab.bench.added import added
 from kai_solver.lab.bench.compare import grouped
-from kai_solver.lab.bench.figures import promised_s
 from kai_solver.lab.bench.linked import growths
 from kai_solver.lab.bench.measure import CALIBRATION, Run
 from kai_solver.lab.bench.sets import BenchSet, Verdict, late, verdicts
 from kai_solver.lab.bench.slope import Line, fitted
 from kai_solver.lab.bench.stored import Stored
 from kai_solver.lab.bench.tables import added_table, limits_table, said
+from kai_solver.search.budget import promised_s
 
 _Key = tuple[str, str, str, float]
 """Entry (or slope), figure, model, budget."""

@@ -10,10 +10,11 @@ from kai_solver.instances_io import read_documents
 from kai_solver.instances_io.bench_schema import BENCH_FORMAT, BenchDoc, CheckDoc, EntryDoc, Figure, SlopeDoc
 from kai_solver.instances_io.fields import validate
 from kai_solver.lab.bench.compare import Key, grouped
-from kai_solver.lab.bench.figures import figure_of, promised_s
+from kai_solver.lab.bench.figures import figure_of
 from kai_solver.lab.bench.measure import Job, Run
 from kai_solver.lab.bench.slope import fitted
 from kai_solver.lab.runs import Generated, InstanceFile, content_hash
+from kai_solver.search.budget import promised_s
 
 STEADY_CYCLES = 3
 NO_CHECK = (("default", 2.0),)

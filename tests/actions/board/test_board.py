@@ -4,6 +4,7 @@ import json
 import subprocess
 import sys
 from collections import Counter
+from collections.abc import Iterator
 from copy import deepcopy
 from dataclasses import replace
 from itertools import combinations
@@ -128,10 +129,7 @@ def test_of_a_gang_that_prefers_some_nodes_is_said_whether_there_is_room_and_not
     scene: Scene, action: int
 ) -> None:
     board, said = scene.board, Counter[bool]()
-    board.price(moves=action == CONSOLIDATE)
-    for gang in scene.waiting:
-        board.line_up([gang])
-        begin_turns(scene.arrays)
+    for gang in lined_up(scene, action):
         plain, wishing = deepcopy(scene.arrays), deepcopy(scene.arrays)
         wishing.gangs.standing[board.row_of[gang]] = WISHING
         take_turns(plain, action, 1, BOUNDLESS, False)
@@ -139,8 +137,7 @@ def test_of_a_gang_that_prefers_some_nodes_is_said_whether_there_is_room_and_not
         has_room = int(plain.record.turn[0, 1]) in (PLACED, MADE_ROOM)
         assert has_room == (ended == ASK)
         assert int(wishing.record.numbers[TURNS]) == (not has_room)
-        for before, after in zip(_lasting(scene.arrays), _lasting(wishing), strict=True):
-            assert (before == after).all()
+        assert is_same(scene.arrays, wishing)
         said[has_room] += 1
     assert said[False]
     assert said[True] or action == PREEMPT
@@ -150,12 +147,9 @@ def test_of_a_gang_that_prefers_some_nodes_is_said_whether_there_is_room_and_not
 def test_of_a_gang_that_stands_in_no_line_is_said_whether_its_turn_would_find_places_and_nothing_changes(
     scene: Scene, action: int
 ) -> None:
-    board, said = scene.board, Counter[bool]()
-    board.price(moves=action == CONSOLIDATE)
-    for gang in scene.waiting:
-        board.line_up([gang])
-        begin_turns(scene.arrays)
-        turn, asked, row = deepcopy(scene.arrays), deepcopy(scene.arrays), board.row_of[gang]
+    said = Counter[bool]()
+    for gang in lined_up(scene, action):
+        turn, asked, row = deepcopy(scene.arrays), deepcopy(scene.arrays), scene.board.row_of[gang]
         take_turns(turn, action, 1, BOUNDLESS, False)
         asked.gangs.standing[row] = OUT
         asked.scratch.refused[asked.gangs.kind[row]] = asked.record.numbers[ADMITTED]
@@ -163,11 +157,23 @@ def test_of_a_gang_that_stands_in_no_line_is_said_whether_its_turn_would_find_pl
         assert found == (int(turn.record.turn[0, 1]) in (PLACED, MADE_ROOM))
         assert asked.gangs.standing[row] == OUT
         assert asked.scratch.refused[asked.gangs.kind[row]] == asked.record.numbers[ADMITTED]
-        for before, after in zip(_lasting(scene.arrays), _lasting(asked), strict=True):
-            assert (before == after).all()
+        assert is_same(scene.arrays, asked)
         said[found] += 1
     assert said[False]
     assert said[True] or action == PREEMPT
+
+
+def lined_up(scene: Scene, action: int) -> Iterator[int]:
+    """Each gang that waits, when it alone stands in line for ``action`` and no turn was taken."""
+    scene.board.price(moves=action == CONSOLIDATE)
+    for gang in scene.waiting:
+        scene.board.line_up([gang])
+        begin_turns(scene.arrays)
+        yield gang
+
+
+def is_same(one: Arrays, other: Arrays) -> bool:
+    return all((before == after).all() for before, after in zip(_lasting(one), _lasting(other), strict=True))
 
 
 def _lasting(arrays: Arrays) -> list[IntArray | BoolArray]:
@@ -379,8 +385,7 @@ def test_turns_are_the_same_however_many_nodes_are_looked_at_first(
     count = int(usual.record.numbers[TURNS])
     assert count
     assert (usual.record.turn[:count] == other.record.turn[:count]).all()
-    for before, after in zip(_lasting(usual), _lasting(other), strict=True):
-        assert (before == after).all()
+    assert is_same(usual, other)
 
 
 @pytest.fixture
