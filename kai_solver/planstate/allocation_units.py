@@ -225,18 +225,14 @@ class GangUnits(Protocol):
         ...
 
 
-class GangUnitsOf:
+class GangUnitsOf(dict[int, AllocationUnits]):
     """`GangUnits` of a working state. Each is made when it is first asked for: most gangs run, and ask for nothing."""
 
     def __init__(self, state: State) -> None:
+        super().__init__()
         self._state = state
-        self._known: dict[int, AllocationUnits] = {}
 
-    def __getitem__(self, gang: int, /) -> AllocationUnits:
-        """Of the gang of that index."""
-        found = self._known.get(gang)
-        if found is None:
-            problem = self._state.problem
-            found = AllocationUnits(problem.gangs[gang], self._state.gangs[gang], problem.pod_shape)
-            self._known[gang] = found
+    def __missing__(self, gang: int) -> AllocationUnits:
+        problem = self._state.problem
+        found = self[gang] = AllocationUnits(problem.gangs[gang], self._state.gangs[gang], problem.pod_shape)
         return found

@@ -21,9 +21,9 @@ FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.int64]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True, unsafe_hash=True)
 class Unit:
-    """Pods of one gang that may only leave together.
+    """Pods of one gang that may only leave together; never changed (not frozen, since each cycle makes one for each).
 
     Attributes
     ----------

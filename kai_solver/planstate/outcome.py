@@ -210,8 +210,8 @@ class Outcome:
     @property
     def waiting(self) -> list[int]:
         """Gangs with pods that might be placed still."""
-        gangs = self.state.gangs
-        return [gang.index for gang in self.state.problem.gangs if any(gangs[gang.index].pending) and gang.waits]
+        gangs = self.state.problem.gangs
+        return [gang for gang, now in enumerate(self.state.gangs) if any(now.pending) and gangs[gang].waits]
 
     def has_admitted(self) -> frozenset[int]:
         """Gangs that got places in this cycle."""

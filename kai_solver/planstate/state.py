@@ -248,13 +248,14 @@ class State:
 
     def _take_whole(self, node: int, count: int, *, now: bool) -> tuple[int, ...]:
         """The first ``count`` devices of ``node`` that are free, now or later, taken."""
-        idle, future = self.device_idle[node], self.device_future[node]
-        free = np.flatnonzero((np.minimum(idle, future) if now else future) == WHOLE).tolist()
+        idle, future = self.device_idle[node].tolist(), self.device_future[node].tolist()
+        free = [d for d, f in enumerate(future) if f == WHOLE and (not now or idle[d] == WHOLE)]
         free = best_ones(self, node, free, count)
-        self.whole_now[node] -= np.count_nonzero(idle[free] == WHOLE)
-        if now:
-            idle[free] = 0
-        future[free] = 0
+        for device in free:
+            self.device_future[node, device] = 0
+            self.whole_now[node] -= idle[device] == WHOLE
+            if now:
+                self.device_idle[node, device] = 0
         self.whole_later[node] -= count
         self.gpu_free[node] -= count * MILLI
         return tuple(free)
@@ -427,11 +428,14 @@ class State:
     def _note(self, node: int, *, gpus: bool) -> None:
         self.touched.append(node)
         if gpus:
-            idle, future = self.device_idle[node].tolist(), self.device_future[node].tolist()
-            later = [f == WHOLE for f in future]
-            self.whole_later[node] = sum(later)
-            self.whole_now[node] = sum(i == WHOLE and f for i, f in zip(idle, later, strict=True))
-            self.gpu_free[node] = sum(f // PARTS_OF_MILLI for f in future if f > 0)
+            now = later = free = 0
+            for idle, future in zip(self.device_idle[node].tolist(), self.device_future[node].tolist(), strict=True):
+                if future > 0:
+                    free += future // PARTS_OF_MILLI
+                    if future == WHOLE:
+                        later += 1
+                        now += idle == WHOLE
+            self.whole_now[node], self.whole_later[node], self.gpu_free[node] = now, later, free
 
     def _join(self, pod: int, cost: Charge) -> None:
         self._account(pod, cost, +1)
@@ -461,13 +465,13 @@ class State:
     def _pay(self, payer: int, cost: Charge, sign: int) -> None:
         gang = self.problem.gangs[payer]
         self.paid.append(gang.queue)
-        ledgers = (self.allocated,) if gang.gang.preemptible else (self.allocated, self.allocated_fixed)
-        for queue in self.problem.queues.path[gang.queue]:
-            for ledger in ledgers:
+        cpu, memory, gpus = sign * cost[0], sign * cost[1], sign * cost[2]
+        for ledger in (self.allocated,) if gang.gang.preemptible else (self.allocated, self.allocated_fixed):
+            for queue in self.problem.queues.path[gang.queue]:
                 row = ledger[queue]
-                row[0] += sign * cost[0]
-                row[1] += sign * cost[1]
-                row[2] += sign * cost[2]
+                row[0] += cpu
+                row[1] += memory
+                row[2] += gpus
 
     # -- optional rules ------------------------------------------------------------------------------------------
 
