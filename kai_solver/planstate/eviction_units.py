@@ -112,6 +112,8 @@ def _steps(state: State, gang: GangShape) -> list[tuple[tuple[int, ...], bool]]:
     steps: list[tuple[int, ...]]
     if is_flat(gang):  # Most gangs; no walk.
         pods = tuple(active[0])
+        if len(pods) <= gang.leaves[0].min_member:
+            return [(pods, True)] if pods else []
         core = pods[: gang.leaves[0].min_member]
         steps = [(pod,) for pod in reversed(pods[len(core) :])]
     else:

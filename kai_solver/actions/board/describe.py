@@ -126,9 +126,9 @@ class Plainness:
 
         None where it asks for something else as well; what it prefers is left out.
         """
-        asked = [topology for topology in (gang.root.topology, gang.leaves[0].topology) if topology is not None]
-        if not asked:
+        if gang.root.topology is None and gang.leaves[0].topology is None:  # As in most gangs.
             return NONE
+        asked = [topology for topology in (gang.root.topology, gang.leaves[0].topology) if topology is not None]
         topology, *more = dict.fromkeys(asked)
         tree = self.problem.domains.get(topology.topology)
         if more or tree is None:
@@ -170,7 +170,8 @@ class Plainness:
     @staticmethod
     def prefers_domains(gang: GangShape) -> bool:
         """Whether its pods are to be near each other where that can be."""
-        return any(asked is not None and asked.preferred for asked in (gang.root.topology, gang.leaves[0].topology))
+        outer, inner = gang.root.topology, gang.leaves[0].topology
+        return bool((outer is not None and outer.preferred) or (inner is not None and inner.preferred))
 
 
 class Board:
