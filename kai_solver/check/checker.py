@@ -8,7 +8,7 @@ from kai_solver.check.allowance import judge_allowances
 from kai_solver.check.budgets import judge_budgets
 from kai_solver.check.capacity import judge_capacity, weigh
 from kai_solver.check.claims import judge_claims
-from kai_solver.check.devices import final_boards_of, judge_devices
+from kai_solver.check.devices import judge_devices
 from kai_solver.check.disruption import judge_delay, judge_moves, judge_order
 from kai_solver.check.domains import judge_topology
 from kai_solver.check.drains import judge_drains
@@ -57,8 +57,7 @@ def _judge(scene: Scene, tree: QueueTree, actions: Sequence[Action]) -> Iterator
     before = ledger_before(scene, tree)
     after = ledger_after(scene, before)
     yield from judge_capacity(scene, now, end)
-    boards = final_boards_of(scene)
-    yield from judge_devices(scene, now, end, boards)
+    yield from judge_devices(scene, now, end)
     yield from judge_rows(scene)
     yield from judge_numa(scene)
     yield from judge_claims(scene)
@@ -77,7 +76,7 @@ def _judge(scene: Scene, tree: QueueTree, actions: Sequence[Action]) -> Iterator
     yield from judge_delay(scene)
     yield from judge_units(scene)
     shares = fair_shares(scene, before)
-    yield from judge_needless(scene, tree, end, after, boards, partial(reclaims_hold, scene, tree, before, shares))
+    yield from judge_needless(scene, tree, end, after, partial(reclaims_hold, scene, tree, before, shares))
     if not rights:
         yield from judge_priority(scene, tree, book)
         yield from judge_entitlement(scene, tree, book, before, shares)

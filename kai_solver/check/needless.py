@@ -5,8 +5,8 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 
 from kai_solver.check.accounts import RESOURCES, ZERO, Amount, Ledger, QueueTree, minus, paid, plus
-from kai_solver.check.capacity import Load
-from kai_solver.check.devices import Board, FinalBoards
+from kai_solver.check.capacity import Load, room_for_one
+from kai_solver.check.devices import Board, set_boards
 from kai_solver.check.gangs import Counts, by_podset, members, satisfied
 from kai_solver.check.numa import Tenants as ZoneTenants
 from kai_solver.check.numa import ZoneBook, is_strict
@@ -35,9 +35,11 @@ class _Stay:
 class Room:
     """What is left over finally. A refusal may be cautious; a yes is certain."""
 
-    def __init__(self, scene: Scene, tree: QueueTree, end: Load, after: Ledger, boards: Mapping[str, Board]) -> None:
+    def __init__(self, scene: Scene, tree: QueueTree, end: Load, after: Ledger) -> None:
         self._scene, self._tree, self._after = scene, tree, after
-        self._free, self._boards = end.free(), boards
+        welcome = room_for_one(scene, end)
+        self._welcome, homes = {pod.key for pod in welcome}, {pod.node for pod in welcome}
+        self._free, self._boards = end.free(), set_boards(scene, end=True, only=homes)
         sources = {entry.source for entry in scene.plan.moves} | {entry.node for entry in scene.plan.evictions}
         zones = ZoneTenants.of(scene)
         strict = (scene.nodes[name] for name in sources if is_strict(scene.nodes[name]))
@@ -52,7 +54,7 @@ class Room:
         kept: list[str] = []
         for key in sorted(keys, key=lambda key: change.before[key].order):
             pod = change.before[key]
-            if not self._is_admitted(pod, stay) or not self._takes(pod, stay):
+            if key not in self._welcome or not self._is_admitted(pod, stay) or not self._takes(pod, stay):
                 continue
             stay.nodes.add(pod.node)
             price = self._price(pod, targets.get(key, ""))
@@ -124,7 +126,6 @@ def judge_needless(
     tree: QueueTree,
     end: Load,
     after: Ledger,
-    boards: FinalBoards,
     reclaims_hold: Callable[[Collection[str]], bool],
 ) -> Iterator[Violation]:
     """The plan without a victim must fail: here, no unit of it could stay in the final state as it is.
@@ -134,7 +135,7 @@ def judge_needless(
     """
     if not (scene.plan.moves or scene.plan.evictions) or not _is_decided_by_room(scene):
         return
-    room, changed = Room(scene, tree, end, after, boards()), [change.gang for change in scene.changes.values()]
+    room, changed = Room(scene, tree, end, after), [change.gang for change in scene.changes.values()]
     excused = frozenset[str]().union(*(check.may_need_gone(scene, changed) for check in checks_of(scene)))
     for change in scene.changes.values():
         if change.gang.key in excused:

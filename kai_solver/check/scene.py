@@ -1,11 +1,14 @@
 """The snapshot and the plan side by side, indexed once for all rules."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple, TypeVar
 
+import numpy as np
+
+from kai_solver.check.columns import Column, Kinds
 from kai_solver.check.parts import charged_on, memory_of, share_on
-from kai_solver.domain import Action, Bind, Eviction, Gang, Move, Node, Plan, Pod, Snapshot, with_moves
+from kai_solver.domain import Action, Bind, Eviction, Gang, Move, Node, Plan, Pod, PodStatus, Snapshot, with_moves
 from kai_solver.units import GPU, Vector
 
 Entry = TypeVar("Entry", Bind, Move, Eviction)
@@ -77,8 +80,9 @@ class Scene:
         Everything that gets a new place, binds first; entries that name no pod or node are left out.
     concerned
         Nodes that the plan names.
-    holders
-        Every pod that holds resources of a node that the plan names, foreign ones included.
+    kinds, held, got
+        Every pod that holds resources of a node that the plan names, foreign ones included; the pods of ``come``, in
+        its order; and what both ask for.
     changes
         Gangs that the plan touches, by key, in the plan's order.
     actions
@@ -94,13 +98,16 @@ class Scene:
     foreign: frozenset[str]
     come: list[Arrival]
     concerned: dict[str, Node]
-    holders: list[Holder]
+    gone: frozenset[str]
+    kinds: Kinds
+    held: Column
+    got: Column
     changes: dict[str, Change] = field(default_factory=dict)
     actions: dict[str, list[Action]] = field(default_factory=dict)
 
     def everywhere(self) -> list[Holder]:
         """Every pod that holds resources of any node now, foreign ones included."""
-        return _holders(self.snapshot, self.nodes)
+        return [Holder(p.key, p, p.status.is_active) for p in _holding(self.snapshot, self.nodes)]
 
     def arrivals(self) -> Iterator[Bind | Move]:
         """Everything that gets a new place."""
@@ -112,9 +119,13 @@ class Scene:
         yield from self.arrivals()
         yield from self.plan.evictions
 
-    def leaving(self) -> set[str]:
+    def leaving(self) -> frozenset[str]:
         """Keys of the pods that are evicted or moved away."""
-        return {entry.pod for entry in self.plan.evictions} | {entry.pod for entry in self.plan.moves}
+        return self.gone
+
+    def holders(self, nodes: Container[str]) -> list[Holder]:
+        """Every pod that holds resources of these ``nodes``, of those that the plan names, now."""
+        return [Holder(p.key, p, p.status.is_active) for p in self.held.pods if p.node in nodes]
 
 
 def destination(entry: Bind | Move) -> str:
@@ -151,6 +162,9 @@ def set_scene(snapshot: Snapshot, plan: Plan) -> Scene:
         named.update((move.source, move.target))
     concerned = {name: nodes[name] for name in sorted(named) if name in nodes}
     pods, owners = _named_pods(snapshot, plan, gangs)
+    come = list(_arrivals(plan, pods, nodes))
+    gone = frozenset([entry.pod for entry in (*plan.evictions, *plan.moves)])
+    kinds, rows = Kinds(), {name: row for row, name in enumerate(concerned)}
     scene = Scene(
         snapshot=snapshot,
         plan=plan,
@@ -159,9 +173,12 @@ def set_scene(snapshot: Snapshot, plan: Plan) -> Scene:
         pods=pods,
         owners=owners,
         foreign=frozenset([pod.key for pod in snapshot.foreign]),
-        come=list(_arrivals(plan, pods, nodes)),
+        come=come,
         concerned=concerned,
-        holders=_holders(snapshot, concerned),
+        gone=gone,
+        kinds=kinds,
+        held=_held(_holding(snapshot, concerned), rows, kinds, gone),
+        got=_got(come, rows, kinds),
     )
     _index_plan(scene)
     return scene
@@ -196,11 +213,25 @@ def _index_pods(gang: Gang, pods: dict[str, Pod], owners: dict[str, Gang]) -> No
         owners[pod.key] = gang
 
 
-def _holders(snapshot: Snapshot, nodes: Mapping[str, Node]) -> list[Holder]:
+def _holding(snapshot: Snapshot, nodes: Container[str]) -> list[Pod]:
     """Pods that hold resources of ``nodes``."""
     pods = [p for gang in snapshot.gangs for p in gang.pods if p.node in nodes and p.status.holds_resources]
     pods += [p for p in snapshot.foreign if p.node in nodes and p.status.holds_resources]
-    return [Holder(p.key, p, p.status.is_active) for p in pods]
+    return pods
+
+
+def _held(pods: list[Pod], rows: Mapping[str, int], kinds: Kinds, gone: Container[str]) -> Column:
+    """Pods that are there: finally those that stay, and those that are stuck in releasing."""
+    stuck = PodStatus.STUCK_IN_RELEASING
+    stay = [p.key not in gone if p.status.is_active else p.status is stuck for p in pods]
+    now, end = np.ones(len(pods), dtype=np.bool_), np.array(stay, dtype=np.bool_)
+    return Column.of(pods, [rows[p.node] for p in pods], kinds, now, end)
+
+
+def _got(come: list[Arrival], rows: Mapping[str, int], kinds: Kinds) -> Column:
+    """Pods that come: at once, unless they wait for capacity."""
+    now, end = np.array([a.at_once for a in come], dtype=np.bool_), np.ones(len(come), dtype=np.bool_)
+    return Column.of([a.pod for a in come], [rows[a.node.name] for a in come], kinds, now, end)
 
 
 def _index_plan(scene: Scene) -> None:
