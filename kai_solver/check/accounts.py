@@ -1,19 +1,17 @@
 """What every queue holds before and after a plan, counted by the checker itself."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
+from kai_solver.check.columns import Counts, Kinds
 from kai_solver.check.parts import charged_on
 from kai_solver.check.scene import Scene
-from kai_solver.domain import Eviction, Gang, Move, Node, Pod, Queue, Snapshot
+from kai_solver.domain import Eviction, Gang, GpuRequest, Move, Node, Pod, Queue, Snapshot
 from kai_solver.fairness import QueueTree as Queues
-from kai_solver.units import CPU, MEMORY, QUEUE_RESOURCES
+from kai_solver.units import CPU, MEMORY, QUEUE_RESOURCES, Vector
 
 Amount = tuple[int, int, int]
 ZERO: Amount = (0, 0, 0)
-
-Counts = dict[tuple[str, bool, Amount], int]
-"""Pods by leaf, by whether they are preemptible, and by what each pays."""
 
 RESOURCES = range(len(QUEUE_RESOURCES))
 
@@ -33,9 +31,11 @@ def paid(pod: Pod, node: Node | None) -> Amount:
 
     Source: docs/kai-behaviour.md#accounting.
     """
-    milli, gpu, request = pod.quota_gpu_milli, pod.gpu, pod.request
-    milli += gpu.devices * charged_on(node, gpu)
-    return request[CPU], request[MEMORY], milli
+    return _paid(pod.request, pod.gpu, pod.quota_gpu_milli, node)
+
+
+def _paid(request: Vector, gpu: GpuRequest, quota_gpu_milli: int, node: Node | None) -> Amount:
+    return request[CPU], request[MEMORY], quota_gpu_milli + gpu.devices * charged_on(node, gpu)
 
 
 def smallest_devices(scene: Scene) -> Node | None:
@@ -132,57 +132,28 @@ def total(pods: Iterable[tuple[Pod, Node | None]]) -> Amount:
 def ledger_before(scene: Scene, tree: QueueTree) -> Ledger:
     """Allocated by the active pods of the snapshot."""
     ledger = Ledger(tree)
-    nodes = scene.nodes
-    counts: Counts = {}
-    for gang in scene.snapshot.gangs:
-        count_paid(counts, gang, [pod for pod in gang.pods if pod.status.is_active], lambda pod: nodes.get(pod.node))
-    book(ledger, counts)
+    book(ledger, scene.census.running, scene.kinds)
+    for gang, pod in scene.census.by_memory:
+        ledger.add(gang, paid(pod, scene.nodes.get(pod.node)))
     return ledger
 
 
-def count_paid(counts: Counts, gang: Gang, pods: Sequence[Pod], node_of: Callable[[Pod], Node | None]) -> None:
-    """Count ``pods`` of ``gang`` by what each pays on its node; those that share what they ask for pay the same."""
-    before, number = None, 0
-    for pod in pods:
-        if before is not None:
-            if _pays_the_same(pod, before):
-                number += 1
-                continue
-            _count(counts, gang, paid(before, node_of(before)), number)
-        before, number = pod, 1
-    if before is not None:
-        _count(counts, gang, paid(before, node_of(before)), number)
-
-
-def _pays_the_same(pod: Pod, other: Pod) -> bool:
-    return (
-        pod.request is other.request
-        and pod.gpu is other.gpu
-        and pod.quota_gpu_milli == other.quota_gpu_milli
-        and (not pod.gpu.memory_mib or pod.node == other.node)
-    )
-
-
-def _count(counts: Counts, gang: Gang, amount: Amount, number: int) -> None:
-    key = gang.queue, gang.preemptible, amount
-    counts[key] = counts.get(key, 0) + number
-
-
-def book(ledger: Ledger, counts: Counts) -> None:
-    """Book pods counted by leaf, by whether they are preemptible, and by what each pays."""
-    for (leaf, preemptible, (cpu, memory, gpu)), count in counts.items():
-        ledger.book(leaf, (cpu * count, memory * count, gpu * count), preemptible=preemptible)
+def book(ledger: Ledger, counts: Counts, kinds: Kinds, node: Node | None = None) -> None:
+    """Book pods counted by kind; requests by GPU memory as on ``node``."""
+    asked = zip(kinds.requests, kinds.gpus, kinds.quota_gpu_milli, strict=True)
+    prices = [_paid(request, gpu, quota, node) for request, gpu, quota in asked]
+    for (leaf, preemptible, kind), count in counts.items():
+        cpu, memory, gpu_milli = prices[kind]
+        ledger.book(leaf, (cpu * count, memory * count, gpu_milli * count), preemptible=preemptible)
 
 
 def ledger_after(scene: Scene, before: Ledger) -> Ledger:
     """Allocated when the plan is done: victims gone, nominated and moved pods in their places."""
     ledger = before.copy()
-    counts: Counts = {}
     for entry, pod, node, _ in scene.come:
-        _count(counts, scene.changes[entry.gang].gang, paid(pod, node), +1)
+        ledger.add(scene.changes[entry.gang].gang, paid(pod, node))
     leaving: list[Eviction | Move] = [*scene.plan.evictions, *scene.plan.moves]
     for gone in leaving:
         pod = scene.pods[gone.pod]
-        _count(counts, scene.changes[gone.gang].gang, paid(pod, scene.nodes[pod.node]), -1)
-    book(ledger, counts)
+        ledger.remove(scene.changes[gone.gang].gang, paid(pod, scene.nodes[pod.node]))
     return ledger

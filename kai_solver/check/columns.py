@@ -1,44 +1,45 @@
-"""Pods on the nodes that a plan names, as arrays: where they are, what they ask for, and when they are there."""
+"""The pods of a snapshot, read once: what queues hold and want by kind of pod, and arrays of those on some nodes."""
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Container, Mapping
+from dataclasses import dataclass, field
 
 import numpy as np
 import numpy.typing as npt
 
-from kai_solver.domain import GpuRequest, Pod
+from kai_solver.domain import Gang, GpuRequest, Pod, PodStatus, Snapshot
 from kai_solver.units import Vector
 
 Integers = npt.NDArray[np.int64]
 Flags = npt.NDArray[np.bool_]
 
+Counts = dict[tuple[str, bool, int], int]
+"""Pods by leaf, by whether they are preemptible, and by kind."""
 
+
+@dataclass(slots=True)
 class Kinds:
-    """Numbers for what pods ask for, from 0 on. Pods of one kind ask for the same; there are few kinds."""
+    """K kinds of pods, numbered from 0 on: pods of one kind ask for the same. There are few of them.
 
-    def __init__(self) -> None:
-        self.requests: list[Vector] = []
-        self.gpus: list[GpuRequest] = []
-        self._numbers: dict[tuple[Vector, int], int] = {}
+    Attributes
+    ----------
+    requests, gpus, quota_gpu_milli
+        What one pod of each kind asks for, as of `Pod`.
+    """
 
-    def of(self, pods: Sequence[Pod]) -> Integers:
-        """(pods,) kind of each. The pods of a gang mostly share the very objects, and are not looked up one by one."""
-        found: list[int] = []
-        request, gpu, kind = None, None, 0
-        for pod in pods:
-            if pod.request is not request or pod.gpu is not gpu:
-                request, gpu = pod.request, pod.gpu
-                kind = self._number(request, gpu)
-            found.append(kind)
-        return np.array(found, dtype=np.int64)
+    requests: list[Vector] = field(default_factory=list)
+    gpus: list[GpuRequest] = field(default_factory=list)
+    quota_gpu_milli: list[int] = field(default_factory=list)
+    numbers: dict[tuple[Vector, int, int], int] = field(default_factory=dict)
 
-    def _number(self, request: Vector, gpu: GpuRequest) -> int:
-        key = request, id(gpu)
-        known = self._numbers.get(key)
+    def of(self, pod: Pod) -> int:
+        """The kind of ``pod``. Requests of GPUs are known by identity: if equal ones differ, kinds are more."""
+        key = pod.request, id(pod.gpu), pod.quota_gpu_milli
+        known = self.numbers.get(key)
         if known is None:
-            known = self._numbers[key] = len(self.requests)
-            self.requests.append(request)
-            self.gpus.append(gpu)
+            known = self.numbers[key] = len(self.requests)
+            self.requests.append(pod.request)
+            self.gpus.append(pod.gpu)
+            self.quota_gpu_milli.append(pod.quota_gpu_milli)
         return known
 
 
@@ -54,17 +55,104 @@ class Column:
         (P,) whether they hold resources of their nodes at once, and finally.
     """
 
-    pods: Sequence[Pod]
+    pods: list[Pod]
     rows: Integers
     kinds: Integers
     now: Flags
     end: Flags
 
     @classmethod
-    def of(cls, pods: Sequence[Pod], rows: Iterable[int], kinds: Kinds, now: Flags, end: Flags) -> "Column":
-        """Of pods, and the places of their nodes."""
-        return cls(pods, np.array(list(rows), dtype=np.int64), kinds.of(pods), now, end)
+    def of(cls, pods: list[Pod], rows: list[int], kinds: list[int], now: list[bool], end: list[bool]) -> "Column":
+        """Of lists with an element for each pod."""
+        flags = np.array([now, end], dtype=np.bool_)
+        return cls(pods, np.array(rows, dtype=np.int64), np.array(kinds, dtype=np.int64), flags[0], flags[1])
 
     def at(self, *, end: bool) -> Flags:
         """(P,) whether they hold resources at that moment."""
         return self.end if end else self.now
+
+
+@dataclass(slots=True)
+class Census:
+    """What all pods of a snapshot come to.
+
+    Attributes
+    ----------
+    running, waiting
+        Active pods, and those that wait.
+    by_memory
+        Active pods that ask for GPU memory, with their gangs, beside ``running``: they pay by their nodes.
+    pods, rows, kinds, end
+        Of every pod that holds resources of a node that the plan names, foreign ones included, as of `Column`.
+    """
+
+    running: Counts = field(default_factory=dict)
+    waiting: Counts = field(default_factory=dict)
+    by_memory: list[tuple[Gang, Pod]] = field(default_factory=list)
+    pods: list[Pod] = field(default_factory=list)
+    rows: list[int] = field(default_factory=list)
+    kinds: list[int] = field(default_factory=list)
+    end: list[bool] = field(default_factory=list)
+
+    def count(self, gang: Gang, kind: int, running: int, waiting: int) -> None:
+        """Add pods of ``gang`` that are of one kind."""
+        key = gang.queue, gang.preemptible, kind
+        if running:
+            self.running[key] = self.running.get(key, 0) + running
+        if waiting:
+            self.waiting[key] = self.waiting.get(key, 0) + waiting
+
+    def held(self) -> Column:
+        """The pods that hold resources of a node that the plan names."""
+        return Column.of(self.pods, self.rows, self.kinds, [True] * len(self.pods), self.end)
+
+
+def take_census(snapshot: Snapshot, kinds: Kinds, rows: Mapping[str, int], gone: Container[str]) -> Census:
+    """Read every pod.
+
+    Parameters
+    ----------
+    rows
+        Places of the nodes that the plan names.
+    gone
+        Keys of the pods that leave. Others that are active stay finally, as do those that are stuck in releasing.
+    """
+    census = Census()
+    pods, places, asked, stay = census.pods, census.rows, census.kinds, census.end
+    number, row_of, stuck, pending = kinds.numbers.get, rows.get, PodStatus.STUCK_IN_RELEASING, PodStatus.PENDING
+    for gang in snapshot.gangs:
+        request, gpu, quota, kind, running, waiting = None, None, 0, 0, 0, 0
+        for pod in gang.pods:
+            # Pods of a gang mostly share the very objects.
+            if pod.request is not request or pod.gpu is not gpu or pod.quota_gpu_milli != quota:
+                if running or waiting:
+                    census.count(gang, kind, running, waiting)
+                    running = waiting = 0
+                request, gpu, quota = pod.request, pod.gpu, pod.quota_gpu_milli
+                known = number((request, id(gpu), quota))
+                kind = kinds.of(pod) if known is None else known
+            status = pod.status
+            if status.holds_resources:
+                is_active = status.is_active
+                if is_active and gpu.memory_mib:
+                    census.by_memory.append((gang, pod))
+                elif is_active:
+                    running += 1
+                row = row_of(pod.node)
+                if row is not None:
+                    pods.append(pod)
+                    places.append(row)
+                    asked.append(kind)
+                    stay.append(pod.key not in gone if is_active else status is stuck)
+            elif status is pending:
+                waiting += 1
+        if running or waiting:
+            census.count(gang, kind, running, waiting)
+    for pod in snapshot.foreign:
+        row = row_of(pod.node)
+        if row is not None and pod.status.holds_resources:
+            pods.append(pod)
+            places.append(row)
+            asked.append(kinds.of(pod))
+            stay.append(pod.key not in gone if pod.status.is_active else pod.status is stuck)
+    return census

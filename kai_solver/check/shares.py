@@ -2,20 +2,9 @@
 
 import numpy as np
 
-from kai_solver.check.accounts import (
-    ZERO,
-    Amount,
-    Counts,
-    Ledger,
-    book,
-    count_paid,
-    minus,
-    paid,
-    plus,
-    smallest_devices,
-)
+from kai_solver.check.accounts import ZERO, Amount, Ledger, book, minus, paid, plus, smallest_devices
 from kai_solver.check.scene import Scene
-from kai_solver.domain import Action, PodStatus, counted_gpu_milli
+from kai_solver.domain import Action, counted_gpu_milli
 from kai_solver.fairness import QueueTree as Queues
 from kai_solver.fairness import fair_share
 from kai_solver.units import CPU, MEMORY
@@ -51,11 +40,5 @@ def _pending(scene: Scene, before: Ledger) -> Ledger:
     Requests by GPU memory count as on the smallest GPU.
     """
     ledger = before.copy()
-    smallest = smallest_devices(scene)
-    counts: Counts = {}
-    for gang in scene.snapshot.gangs:
-        waiting = [pod for pod in gang.pods if pod.status is PodStatus.PENDING]
-        if waiting:
-            count_paid(counts, gang, waiting, lambda _: smallest)
-    book(ledger, counts)
+    book(ledger, scene.census.waiting, scene.kinds, smallest_devices(scene))
     return ledger
