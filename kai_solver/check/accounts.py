@@ -3,12 +3,14 @@
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
+import numpy as np
+
 from kai_solver.check.columns import Counts, Kinds
 from kai_solver.check.parts import charged_on
-from kai_solver.check.scene import Scene
-from kai_solver.domain import Eviction, Gang, GpuRequest, Move, Node, Pod, Queue, Snapshot
+from kai_solver.check.scene import Change, Scene
+from kai_solver.domain import Gang, Node, Pod, Queue, Snapshot
 from kai_solver.fairness import QueueTree as Queues
-from kai_solver.units import CPU, MEMORY, QUEUE_RESOURCES, Vector
+from kai_solver.units import CPU, MEMORY, QUEUE_RESOURCES
 
 Amount = tuple[int, int, int]
 ZERO: Amount = (0, 0, 0)
@@ -31,11 +33,8 @@ def paid(pod: Pod, node: Node | None) -> Amount:
 
     Source: docs/kai-behaviour.md#accounting.
     """
-    return _paid(pod.request, pod.gpu, pod.quota_gpu_milli, node)
-
-
-def _paid(request: Vector, gpu: GpuRequest, quota_gpu_milli: int, node: Node | None) -> Amount:
-    return request[CPU], request[MEMORY], quota_gpu_milli + gpu.devices * charged_on(node, gpu)
+    request, gpu = pod.request, pod.gpu
+    return request[CPU], request[MEMORY], pod.quota_gpu_milli + gpu.devices * charged_on(node, gpu)
 
 
 def smallest_devices(scene: Scene) -> Node | None:
@@ -120,13 +119,45 @@ class Ledger:
         self.add(gang, minus(ZERO, amount))
 
 
-def total(pods: Iterable[tuple[Pod, Node | None]]) -> Amount:
-    """What the pods pay together."""
+def summed(amounts: Iterable[Amount]) -> Amount:
+    """Sum by resource."""
     cpu = memory = gpu = 0
-    for pod, node in pods:
-        amount = paid(pod, node)
+    for amount in amounts:
         cpu, memory, gpu = cpu + amount[0], memory + amount[1], gpu + amount[2]
     return cpu, memory, gpu
+
+
+@dataclass(frozen=True, slots=True)
+class Bills:
+    """What is paid for each pod that the plan touches, by its key.
+
+    Attributes
+    ----------
+    come, gone
+        For pods that get a place, there; and for those that leave one, where they were.
+    asked
+        For pods that get a place, as on the smallest devices: rights are tested with it.
+    """
+
+    come: dict[str, Amount]
+    gone: dict[str, Amount]
+    asked: dict[str, Amount]
+
+
+def write_bills(scene: Scene) -> Bills:
+    """Pods of one kind pay the same, unless they ask for GPU memory."""
+    prices = [paid(pod, None) for pod in scene.kinds.pods]
+    by_memory = scene.kinds.flags(lambda gpu: gpu.memory_mib)
+    got, leaving = scene.got.kinds, np.flatnonzero(~scene.held.end)
+    come = {a.pod.key: prices[kind] for a, kind in zip(scene.come, got.tolist(), strict=True)}
+    lost = [scene.held.pods[place] for place in leaving.tolist()]
+    gone = {pod.key: prices[kind] for pod, kind in zip(lost, scene.held.kinds[leaving].tolist(), strict=True)}
+    if not by_memory.any():
+        return Bills(come, gone, come)
+    smallest = smallest_devices(scene)
+    asked = {a.pod.key: paid(a.pod, smallest) for a in scene.come}
+    come |= {a.pod.key: paid(a.pod, a.node) for a in scene.come}
+    return Bills(come, gone | {pod.key: paid(pod, scene.nodes[pod.node]) for pod in lost}, asked)
 
 
 def ledger_before(scene: Scene, tree: QueueTree) -> Ledger:
@@ -140,20 +171,33 @@ def ledger_before(scene: Scene, tree: QueueTree) -> Ledger:
 
 def book(ledger: Ledger, counts: Counts, kinds: Kinds, node: Node | None = None) -> None:
     """Book pods counted by kind; requests by GPU memory as on ``node``."""
-    asked = zip(kinds.requests, kinds.gpus, kinds.quota_gpu_milli, strict=True)
-    prices = [_paid(request, gpu, quota, node) for request, gpu, quota in asked]
+    prices = [paid(pod, node) for pod in kinds.pods]
     for (leaf, preemptible, kind), count in counts.items():
-        cpu, memory, gpu_milli = prices[kind]
-        ledger.book(leaf, (cpu * count, memory * count, gpu_milli * count), preemptible=preemptible)
+        cpu, memory, gpu = prices[kind]
+        ledger.book(leaf, (cpu * count, memory * count, gpu * count), preemptible=preemptible)
 
 
-def ledger_after(scene: Scene, before: Ledger) -> Ledger:
+def book_changes(ledger: Ledger, amounts: Iterable[tuple[Gang, Amount]]) -> None:
+    """Book what gangs pay more or less."""
+    leaves: dict[tuple[str, bool], Amount] = {}
+    for gang, amount in amounts:
+        leaf = gang.queue, gang.preemptible
+        leaves[leaf] = plus(leaves.get(leaf, ZERO), amount)
+    for (queue, preemptible), amount in leaves.items():
+        ledger.book(queue, amount, preemptible=preemptible)
+
+
+def ledger_after(scene: Scene, before: Ledger, bills: Bills) -> Ledger:
     """Allocated when the plan is done: victims gone, nominated and moved pods in their places."""
     ledger = before.copy()
-    for entry, pod, node, _ in scene.come:
-        ledger.add(scene.changes[entry.gang].gang, paid(pod, node))
-    leaving: list[Eviction | Move] = [*scene.plan.evictions, *scene.plan.moves]
-    for gone in leaving:
-        pod = scene.pods[gone.pod]
-        ledger.remove(scene.changes[gone.gang].gang, paid(pod, scene.nodes[pod.node]))
+    book_changes(ledger, ((change.gang, _more(change, bills)) for change in scene.changes.values()))
     return ledger
+
+
+def _more(change: Change, bills: Bills) -> Amount:
+    """What the gang pays more than before."""
+    amount = summed([bills.come[entry.pod] for entry in change.binds])
+    for entries in (change.evictions, change.moves):
+        if entries:
+            amount = minus(amount, summed([bills.gone[entry.pod] for entry in entries]))
+    return plus(amount, summed([bills.come[move.pod] for move in change.moves])) if change.moves else amount

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 from functools import partial
 
-from kai_solver.check.accounts import QueueTree, grow_tree, ledger_after, ledger_before
+from kai_solver.check.accounts import QueueTree, grow_tree, ledger_after, ledger_before, write_bills
 from kai_solver.check.allowance import judge_allowances
 from kai_solver.check.budgets import judge_budgets
 from kai_solver.check.capacity import judge_capacity, weigh
@@ -55,7 +55,8 @@ def check_plan(snapshot: Snapshot, plan: Plan, *, actions: Sequence[Action] = AC
 def _judge(scene: Scene, tree: QueueTree, actions: Sequence[Action]) -> Iterator[Violation]:
     now, end = weigh(scene)
     before = ledger_before(scene, tree)
-    after = ledger_after(scene, before)
+    bills = write_bills(scene)
+    after = ledger_after(scene, before, bills)
     yield from judge_capacity(scene, now, end)
     yield from judge_devices(scene, now, end)
     yield from judge_rows(scene)
@@ -63,7 +64,7 @@ def _judge(scene: Scene, tree: QueueTree, actions: Sequence[Action]) -> Iterator
     yield from judge_claims(scene)
     yield from judge_placement(scene)
     yield from judge_gangs(scene)
-    yield from judge_allowances(scene, tree, before, after)
+    yield from judge_allowances(scene, tree, before, after, bills)
     yield from judge_topology(scene)
     yield from judge_spacing(scene, tree)
     yield from judge_tenants(scene)
@@ -76,10 +77,11 @@ def _judge(scene: Scene, tree: QueueTree, actions: Sequence[Action]) -> Iterator
     yield from judge_delay(scene)
     yield from judge_units(scene)
     shares = fair_shares(scene, before)
-    yield from judge_needless(scene, tree, end, after, partial(reclaims_hold, scene, tree, before, shares))
+    may_stay = partial(reclaims_hold, scene, tree, before, shares, bills)
+    yield from judge_needless(scene, tree, end, after, may_stay)
     if not rights:
         yield from judge_priority(scene, tree, book)
-        yield from judge_entitlement(scene, tree, book, before, shares)
+        yield from judge_entitlement(scene, tree, book, before, shares, bills)
     yield from judge_stale(scene, actions)
     yield from judge_budgets(scene)
     yield from judge_ranks(scene)

@@ -1,6 +1,6 @@
 """The pods of a snapshot, read once: what queues hold and want by kind of pod, and arrays of those on some nodes."""
 
-from collections.abc import Container, Mapping
+from collections.abc import Callable, Container, Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -22,13 +22,11 @@ class Kinds:
 
     Attributes
     ----------
-    requests, gpus, quota_gpu_milli
-        What one pod of each kind asks for, as of `Pod`.
+    pods
+        One of each kind.
     """
 
-    requests: list[Vector] = field(default_factory=list)
-    gpus: list[GpuRequest] = field(default_factory=list)
-    quota_gpu_milli: list[int] = field(default_factory=list)
+    pods: list[Pod] = field(default_factory=list)
     numbers: dict[tuple[Vector, int, int], int] = field(default_factory=dict)
 
     def of(self, pod: Pod) -> int:
@@ -36,11 +34,13 @@ class Kinds:
         key = pod.request, id(pod.gpu), pod.quota_gpu_milli
         known = self.numbers.get(key)
         if known is None:
-            known = self.numbers[key] = len(self.requests)
-            self.requests.append(pod.request)
-            self.gpus.append(pod.gpu)
-            self.quota_gpu_milli.append(pod.quota_gpu_milli)
+            known = self.numbers[key] = len(self.pods)
+            self.pods.append(pod)
         return known
+
+    def flags(self, test: Callable[[GpuRequest], object]) -> Flags:
+        """(K,) which of them pass a test of their GPUs."""
+        return np.array([bool(test(pod.gpu)) for pod in self.pods], dtype=np.bool_)
 
 
 @dataclass(frozen=True, slots=True)

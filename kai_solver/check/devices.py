@@ -181,7 +181,7 @@ def judge_devices(scene: Scene, now: Load, end: Load) -> Iterator[Violation]:
     held, got = scene.held, scene.got
     final = np.zeros(len(scene.concerned), dtype=np.bool_)
     final[got.rows] = _crowded(scene, end)[got.rows]
-    final[got.rows[_with_devices(scene)[got.kinds]]] = True
+    final[got.rows[scene.kinds.flags(_asks)[got.kinds]]] = True
     # Where no pod leaves, what holds finally holds now.
     at_once, left = np.zeros_like(final), np.zeros_like(final)
     at_once[got.rows[got.now]] = left[held.rows[~held.end]] = True
@@ -215,8 +215,8 @@ class _Doubts:
     def _doubtful(self) -> Flags:
         """(N,) nodes of which a board has to tell."""
         held, got, width = self._scene.held, self._scene.got, int(self._gpus.max())
-        whole = np.array([gpu.is_whole for gpu in self._scene.kinds.gpus], dtype=np.bool_)
-        with_devices = _with_devices(self._scene)
+        whole = self._scene.kinds.flags(lambda gpu: gpu.is_whole)
+        with_devices = self._scene.kinds.flags(_asks)
         here = self._judged[held.rows] & held.at(end=self._end) & with_devices[held.kinds]
         new = self._judged[got.rows] & got.at(end=self._end) & with_devices[got.kinds]
         doubtful = np.zeros_like(self._judged)
@@ -256,9 +256,8 @@ def _counted(keys: list[int], nodes: int, width: int) -> Integers:
     return np.bincount(np.array(keys, dtype=np.int64), minlength=nodes * width).reshape(nodes, width)
 
 
-def _with_devices(scene: Scene) -> Flags:
-    """(K,) kinds of pods that ask for devices."""
-    return np.array([gpu.devices > 0 for gpu in scene.kinds.gpus], dtype=np.bool_)
+def _asks(request: GpuRequest) -> bool:
+    return request.devices > 0
 
 
 def _crowded(scene: Scene, load: Load) -> Flags:

@@ -7,22 +7,11 @@ from collections import Counter, defaultdict
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
-from kai_solver.check.accounts import (
-    RESOURCES,
-    ZERO,
-    Amount,
-    Ledger,
-    QueueTree,
-    minus,
-    paid,
-    plus,
-    smallest_devices,
-    total,
-)
+from kai_solver.check.accounts import RESOURCES, ZERO, Amount, Bills, Ledger, QueueTree, minus, plus, summed
 from kai_solver.check.scene import Scene, set_scene
 from kai_solver.check.victims import EVICTING, VictimBook, VictimGroup, judge_runtime
 from kai_solver.check.violation import Violation
-from kai_solver.domain import Action, Bind, Eviction, Gang, Move
+from kai_solver.domain import Action, Eviction, Gang, Move
 from kai_solver.units import QUEUE_RESOURCES, UNLIMITED
 
 Shares = Mapping[str, Amount]
@@ -52,9 +41,11 @@ class Claim:
 class ReclaimReplay:
     """Judges the claims of a plan one after the other, each in the state that the earlier ones left."""
 
-    def __init__(self, scene: Scene, tree: QueueTree, book: VictimBook, before: Ledger, shares: Shares) -> None:
+    def __init__(
+        self, scene: Scene, tree: QueueTree, book: VictimBook, before: Ledger, shares: Shares, bills: Bills
+    ) -> None:
         self._scene = scene
-        self._smallest = smallest_devices(scene)
+        self._bills = bills
         self._book = book
         self._tree = tree
         self._ledger = before.copy()
@@ -62,17 +53,19 @@ class ReclaimReplay:
         self._allocatable = {name: self._allocatable_share(name) for name in tree.queues}
         self._gone: set[str] = set()
         self._levels: dict[tuple[str, str], tuple[str, str]] = {}
+        self._children = Counter([queue.parent for queue in tree.queues.values()])
         self._with_siblings: dict[str, tuple[str, ...]] = {}
 
     def replay(self) -> Iterator[Violation]:
         """Violations of all claims, in the order of admission."""
         for key, action in dict.fromkeys(self._scene.plan.admitted):
             change = self._scene.changes[key]
-            come = [bind for bind in change.binds if bind.action is action]
+            come = [bind.pod for bind in change.binds if bind.action is action]
             groups = self._book.groups(key, action) if action in EVICTING else []
             if action is Action.RECLAIM and groups:
-                yield from self._judge(self._claim(change.gang, self._asked(come), groups))
-            self._ledger.add(change.gang, self._amount(come))
+                need = summed([self._bills.asked[pod] for pod in come])
+                yield from self._judge(self._claim(change.gang, need, groups))
+            self._ledger.add(change.gang, summed([self._bills.come[pod] for pod in come]))
             for group in groups:
                 self._remove(group)
 
@@ -87,28 +80,17 @@ class ReclaimReplay:
 
         return of(0), of(1), of(2)
 
-    def _amount(self, entries: list[Bind] | list[Eviction] | list[Move]) -> Amount:
-        pods, nodes = self._scene.pods, self._scene.nodes
-        if len(entries) == 1:
-            entry = entries[0]
-            return paid(pods[entry.pod], nodes[entry.source if isinstance(entry, Move) else entry.node])
-        return total((pods[e.pod], nodes[e.source if isinstance(e, Move) else e.node]) for e in entries)
-
-    def _asked(self, come: list[Bind]) -> Amount:
-        """The request that rights are tested with: requests by GPU memory count as on the smallest devices."""
-        return total((self._scene.pods[bind.pod], self._smallest) for bind in come)
-
     def _remove(self, group: VictimGroup) -> None:
-        fresh = [eviction for eviction in group.evictions if eviction.pod not in self._gone]
-        self._ledger.remove(group.change.gang, self._amount(fresh))
-        self._gone.update(eviction.pod for eviction in fresh)
+        fresh = [eviction.pod for eviction in group.evictions if eviction.pod not in self._gone]
+        self._ledger.remove(group.change.gang, summed([self._bills.gone[pod] for pod in fresh]))
+        self._gone.update(fresh)
 
     def _claim(self, gang: Gang, need: Amount, groups: list[VictimGroup]) -> Claim:
         """The claim, with victims that it shares with an earlier one still in their places."""
         gone = [(group, eviction) for group in groups for eviction in group.evictions if eviction.pod in self._gone]
         held = self._ledger.copy() if gone else self._ledger
         for group, eviction in gone:
-            held.add(group.change.gang, self._amount([eviction]))
+            held.add(group.change.gang, self._bills.gone[eviction.pod])
         return Claim(gang, need, held, groups)
 
     def _judge(self, claim: Claim) -> Iterator[Violation]:
@@ -185,7 +167,7 @@ class ReclaimReplay:
         parts: list[VictimPart] = []
         pods = [scene.pods[entry.pod] for entry in charged]
         for pod in sorted(pods, key=lambda pod: pod.order, reverse=True) if len(pods) > 1 else pods:
-            amount = paid(pod, scene.nodes[pod.node])
+            amount = self._bills.gone[pod.key]
             if minimum.get(pod.podset, 0) > 0:
                 minimum[pod.podset] -= 1
                 core = plus(core, amount)
@@ -260,9 +242,8 @@ class ReclaimReplay:
     def _rivals(self, leaf: str) -> tuple[str, ...]:
         """Queues from ``leaf`` up that have siblings."""
         if leaf not in self._with_siblings:
-            parents = Counter(queue.parent for queue in self._tree.queues.values())
             path = self._tree.paths[leaf]
-            self._with_siblings[leaf] = tuple(q for q in path if parents[self._tree.queues[q].parent] > 1)
+            self._with_siblings[leaf] = tuple(q for q in path if self._children[self._tree.queues[q].parent] > 1)
         return self._with_siblings[leaf]
 
     def _beyond_share(self, claim: Claim, queue: str) -> bool:
@@ -295,16 +276,18 @@ def _words(resources: list[int]) -> str:
     return ", ".join(QUEUE_RESOURCES[r] for r in resources)
 
 
-def reclaims_hold(scene: Scene, tree: QueueTree, before: Ledger, shares: Shares, staying: Collection[str]) -> bool:
+def reclaims_hold(
+    scene: Scene, tree: QueueTree, before: Ledger, shares: Shares, bills: Bills, staying: Collection[str]
+) -> bool:
     """Whether every reclaim of the plan is allowed where the pods ``staying`` are not evicted."""
     kept = tuple(eviction for eviction in scene.plan.evictions if eviction.pod not in staying)
     fewer = set_scene(scene.snapshot, replace(scene.plan, evictions=kept))
-    return not any(judge_entitlement(fewer, tree, VictimBook(fewer), before, shares))
+    return not any(judge_entitlement(fewer, tree, VictimBook(fewer), before, shares, bills))
 
 
 def judge_entitlement(
-    scene: Scene, tree: QueueTree, book: VictimBook, before: Ledger, shares: Shares
+    scene: Scene, tree: QueueTree, book: VictimBook, before: Ledger, shares: Shares, bills: Bills
 ) -> Iterator[Violation]:
     """Every reclaim of the plan, in the order of admission."""
     if any(action is Action.RECLAIM for _, action in scene.plan.admitted):
-        yield from ReclaimReplay(scene, tree, book, before, shares).replay()
+        yield from ReclaimReplay(scene, tree, book, before, shares, bills).replay()
