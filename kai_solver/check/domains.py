@@ -1,6 +1,6 @@
 """Rule ``topology``: required levels of gangs, subgroups and podsets (docs/kai-behaviour.md#topology)."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from kai_solver.check.scene import Change, Scene, destination
 from kai_solver.check.violation import Violation
@@ -18,6 +18,7 @@ class Atlas:
         self._nodes = scene.snapshot.nodes
         self._topologies = {topology.name: topology for topology in scene.snapshot.topologies}
         self._drawn: dict[tuple[str, str], DomainOf | None] = {}
+        self._deepest: dict[str, DomainOf] = {}
 
     def domains(self, topology: str, level: str) -> DomainOf | None:
         """Domain of each node; None where the topology or its level does not exist."""
@@ -29,12 +30,20 @@ class Atlas:
         return self._drawn[key]
 
     def _draw(self, topology: Topology, depth: int) -> DomainOf:
-        labels = [level.node_label for level in topology.levels]
-        return {
-            node.name: tuple(node.labels[label] for label in labels[: depth + 1])
-            for node in self._nodes
-            if all(label in node.labels for label in labels)
-        }
+        if topology.name not in self._deepest:
+            self._deepest[topology.name] = self._draw_deepest([level.node_label for level in topology.levels])
+        deepest = self._deepest[topology.name]
+        return {name: domain[: depth + 1] for name, domain in deepest.items()}
+
+    def _draw_deepest(self, labels: Sequence[str]) -> DomainOf:
+        """Values of all ``labels`` of each node that has them."""
+        found: DomainOf = {}
+        for node in self._nodes:
+            values = [node.labels.get(label) for label in labels]
+            known = tuple([value for value in values if value is not None])
+            if len(known) == len(labels):
+                found[node.name] = known
+        return found
 
 
 def judge_topology(scene: Scene) -> Iterator[Violation]:

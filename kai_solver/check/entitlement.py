@@ -6,6 +6,7 @@ Source: docs/kai-behaviour.md#reclaim; KAI: ``plugins/proportion/reclaimable``.
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from typing import NamedTuple
 
 from kai_solver.check.accounts import RESOURCES, ZERO, Amount, Bills, Ledger, QueueTree, minus, plus, summed
 from kai_solver.check.scene import Scene, set_scene
@@ -18,8 +19,7 @@ Shares = Mapping[str, Amount]
 """Fair share of every queue."""
 
 
-@dataclass(frozen=True, slots=True)
-class VictimPart:
+class VictimPart(NamedTuple):
     """Pods of one victim that are tested together; ``is_core`` ones come after the surplus of their gang."""
 
     gang: Gang
@@ -55,6 +55,7 @@ class ReclaimReplay:
         self._levels: dict[tuple[str, str], tuple[str, str]] = {}
         self._children = Counter([queue.parent for queue in tree.queues.values()])
         self._with_siblings: dict[str, tuple[str, ...]] = {}
+        self._minima: dict[int, dict[str, int]] = {}
 
     def replay(self) -> Iterator[Violation]:
         """Violations of all claims, in the order of admission."""
@@ -113,8 +114,8 @@ class ReclaimReplay:
         """Step 1: the leaf stays within its fair share; non-preemptible work within its quota."""
         leaf = claim.gang.queue
         after = plus(claim.held.allocated[leaf], claim.need)
-        if over := _above(after, self._shares[leaf]):
-            return f"queue {leaf} would be above its fair share of {_words(over)}"
+        if _is_above(after, self._shares[leaf]):
+            return f"queue {leaf} would be above its fair share of {_words(_above(after, self._shares[leaf]))}"
         if not claim.gang.preemptible:
             after = plus(claim.held.fixed[leaf], claim.need)
             if over := _above(after, self._tree.queues[leaf].quota):
@@ -162,7 +163,7 @@ class ReclaimReplay:
         charged: list[Eviction | Move] = list(group.evictions)
         if not scene.snapshot.policy.consolidating_reclaim:
             charged.extend(group.moves)
-        minimum = {podset.name: podset.min_member for podset in gang.root.podsets()}
+        minimum = self._minimum(gang).copy()
         core: Amount = ZERO
         parts: list[VictimPart] = []
         pods = [scene.pods[entry.pod] for entry in charged]
@@ -176,6 +177,14 @@ class ReclaimReplay:
         if any(core):
             parts.append(VictimPart(gang, core, is_core=True))
         return parts
+
+    def _minimum(self, gang: Gang) -> dict[str, int]:
+        """Least pods of each podset; gangs share their trees."""
+        known = self._minima.get(id(gang.root))
+        if known is None:
+            known = {podset.name: podset.min_member for podset in gang.root.podsets()}
+            self._minima[id(gang.root)] = known
+        return known
 
     def _takes_too_much(self, claim: Claim) -> str:
         """Step 3: before each part is taken, its levelled queue holds more than it may keep.

@@ -60,9 +60,9 @@ class VictimBook:
         action of the gang that allows as much.
         """
         moves = isinstance(entry, Move)
-        own = entry.action if isinstance(entry, Move) else _BY_REASON[entry.reason]
-        key = own.value, moves, helped
+        key = entry.action.value if isinstance(entry, Move) else entry.reason, moves, helped
         if key not in self._grounds:
+            own = entry.action if isinstance(entry, Move) else _BY_REASON[entry.reason]
             allowed = DISRUPTIVE if moves else EVICTING
             actions = self._actions.get(helped, [])
             candidates = [action for action in (own, *allowed) if action in allowed and action in actions]
