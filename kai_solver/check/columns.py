@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
-from kai_solver.domain import Gang, GpuRequest, Pod, PodStatus, Snapshot
+from kai_solver.domain import Constraints, Gang, GpuRequest, Pod, PodStatus, Snapshot
 from kai_solver.units import Vector
 
 Integers = npt.NDArray[np.int64]
@@ -80,6 +80,8 @@ class Census:
     ----------
     running, waiting
         Active pods, and those that wait.
+    constraints
+        Of all pods, by identity.
     by_memory
         Active pods that ask for GPU memory, with their gangs, beside ``running``: they pay by their nodes.
     pods, rows, kinds, end
@@ -88,6 +90,7 @@ class Census:
 
     running: Counts = field(default_factory=dict)
     waiting: Counts = field(default_factory=dict)
+    constraints: dict[int, Constraints] = field(default_factory=dict)
     by_memory: list[tuple[Gang, Pod]] = field(default_factory=list)
     pods: list[Pod] = field(default_factory=list)
     rows: list[int] = field(default_factory=list)
@@ -118,10 +121,10 @@ def take_census(snapshot: Snapshot, kinds: Kinds, rows: Mapping[str, int], gone:
         Keys of the pods that leave. Others that are active stay finally, as do those that are stuck in releasing.
     """
     census = Census()
-    pods, places, asked, stay = census.pods, census.rows, census.kinds, census.end
+    pods, places, asked, stay, rules = census.pods, census.rows, census.kinds, census.end, census.constraints
     number, row_of, stuck, pending = kinds.numbers.get, rows.get, PodStatus.STUCK_IN_RELEASING, PodStatus.PENDING
     for gang in snapshot.gangs:
-        request, gpu, quota, kind, running, waiting = None, None, 0, 0, 0, 0
+        request, gpu, constraints, quota, kind, running, waiting = None, None, None, 0, 0, 0, 0
         for pod in gang.pods:
             # Pods of a gang mostly share the very objects.
             if pod.request is not request or pod.gpu is not gpu or pod.quota_gpu_milli != quota:
@@ -131,6 +134,9 @@ def take_census(snapshot: Snapshot, kinds: Kinds, rows: Mapping[str, int], gone:
                 request, gpu, quota = pod.request, pod.gpu, pod.quota_gpu_milli
                 known = number((request, id(gpu), quota))
                 kind = kinds.of(pod) if known is None else known
+            if pod.constraints is not constraints:
+                constraints = pod.constraints
+                rules[id(constraints)] = constraints
             status = pod.status
             if status.holds_resources:
                 is_active = status.is_active
@@ -149,6 +155,7 @@ def take_census(snapshot: Snapshot, kinds: Kinds, rows: Mapping[str, int], gone:
         if running or waiting:
             census.count(gang, kind, running, waiting)
     for pod in snapshot.foreign:
+        rules[id(pod.constraints)] = pod.constraints
         row = row_of(pod.node)
         if row is not None and pod.status.holds_resources:
             pods.append(pod)

@@ -137,9 +137,7 @@ class ReclaimReplay:
                 return f"but queue {theirs} is not above its fair share"
             return ""
         quota = self._tree.queues[theirs].quota
-        over = _above(held, quota)
-        under = any(quota[r] != UNLIMITED and held[r] < quota[r] for r in RESOURCES)
-        if under and not any(claim.need[r] for r in over):
+        if _is_below(held, quota) and not any(claim.need[r] for r in _above(held, quota)):
             return f"but queue {theirs} is within its quota"
         return ""
 
@@ -163,7 +161,12 @@ class ReclaimReplay:
         charged: list[Eviction | Move] = list(group.evictions)
         if not scene.snapshot.policy.consolidating_reclaim:
             charged.extend(group.moves)
-        minimum = self._minimum(gang).copy()
+        minimum = self._minimum(gang)
+        if len(charged) == 1:
+            pod = scene.pods[charged[0].pod]
+            amount, is_core = self._bills.gone[pod.key], minimum.get(pod.podset, 0) > 0
+            return [VictimPart(gang, amount, is_core)] if not is_core or any(amount) else []
+        minimum = minimum.copy()
         core: Amount = ZERO
         parts: list[VictimPart] = []
         pods = [scene.pods[entry.pod] for entry in charged]
@@ -279,6 +282,12 @@ def _above(amount: Amount, cap: Amount) -> list[int]:
 def _is_above(amount: Amount, cap: Amount) -> bool:
     """Whether ``amount`` is above ``cap`` in any resource."""
     return amount[0] > cap[0] != UNLIMITED or amount[1] > cap[1] != UNLIMITED or amount[2] > cap[2] != UNLIMITED
+
+
+def _is_below(amount: Amount, cap: Amount) -> bool:
+    """Whether ``amount`` is below ``cap`` in any resource, where there is a cap."""
+    # Amounts are never negative: none is below -1.
+    return amount[0] < cap[0] or amount[1] < cap[1] or amount[2] < cap[2]
 
 
 def _words(resources: list[int]) -> str:

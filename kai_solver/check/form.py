@@ -45,8 +45,9 @@ def _faults(scene: Scene, entry: Entry) -> Iterator[Violation]:
 
 
 def _touched_twice(scene: Scene) -> Iterator[Violation]:
-    counts = Counter([entry.pod for entry in scene.entries()])
-    for pod, count in counts.items() if len(counts) < counts.total() else ():
+    plan = scene.plan
+    keys = [bind.pod for bind in plan.binds] + [move.pod for move in plan.moves] + [gone.pod for gone in plan.evictions]
+    for pod, count in Counter(keys).items() if len(set(keys)) < len(keys) else ():
         if count > 1:
             yield Violation("form", pod, f"pod {pod}: {count} entries in the plan, at most one is allowed")
 

@@ -4,8 +4,6 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 
-import numpy as np
-
 from kai_solver.check.accounts import RESOURCES, ZERO, Amount, Ledger, QueueTree, minus, paid, plus
 from kai_solver.check.capacity import Load, room_for_one
 from kai_solver.check.devices import Board, set_boards
@@ -119,9 +117,10 @@ def _with_pods(amount: list[int], more: int) -> list[int]:
 
 def _is_decided_by_room(scene: Scene) -> bool:
     """True if no rule of a new pod or victim is about the pods beside it: room and domains decide what may stay."""
-    touched = [*scene.got.pods, *(scene.held.pods[place] for place in np.flatnonzero(~scene.held.end).tolist())]
-    constraints = {id(pod.constraints): pod.constraints for pod in touched}
-    return not any(each.binds_pods for each in constraints.values())
+    if not any(constraints.binds_pods for constraints in scene.census.constraints.values()):
+        return True
+    entries = (*scene.arrivals(), *scene.plan.evictions)
+    return not any(scene.pods[entry.pod].constraints.binds_pods for entry in entries)
 
 
 def judge_needless(
