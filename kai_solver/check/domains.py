@@ -1,6 +1,7 @@
 """Rule ``topology``: required levels of gangs, subgroups and podsets (docs/kai-behaviour.md#topology)."""
 
 from collections.abc import Iterator, Sequence
+from operator import itemgetter
 
 from kai_solver.check.scene import Change, Scene, destination
 from kai_solver.check.violation import Violation
@@ -37,12 +38,13 @@ class Atlas:
 
     def _draw_deepest(self, labels: Sequence[str]) -> DomainOf:
         """Values of all ``labels`` of each node that has them."""
+        values = itemgetter(*labels) if len(labels) > 1 else lambda known: (known[labels[0]],)
         found: DomainOf = {}
         for node in self._nodes:
-            values = [node.labels.get(label) for label in labels]
-            known = tuple([value for value in values if value is not None])
-            if len(known) == len(labels):
-                found[node.name] = known
+            try:
+                found[node.name] = values(node.labels)
+            except KeyError:
+                continue
         return found
 
 
@@ -87,7 +89,7 @@ def _fault(scene: Scene, atlas: Atlas, change: Change, part: SubGroup | PodSet, 
     outside = sorted(node for node in targets if node not in domains)
     if outside:
         return f"node {outside[0]} is outside of topology {constraint.topology}"
-    left = change.left
+    left = change.left if change.before else frozenset()
     stay = {
         domains[pod.node]
         for key, pod in change.before.items()

@@ -286,8 +286,7 @@ def _is_above(amount: Amount, cap: Amount) -> bool:
 
 def _is_below(amount: Amount, cap: Amount) -> bool:
     """Whether ``amount`` is below ``cap`` in any resource, where there is a cap."""
-    # Amounts are never negative: none is below -1.
-    return amount[0] < cap[0] or amount[1] < cap[1] or amount[2] < cap[2]
+    return amount[0] < cap[0] != UNLIMITED or amount[1] < cap[1] != UNLIMITED or amount[2] < cap[2] != UNLIMITED
 
 
 def _words(resources: list[int]) -> str:

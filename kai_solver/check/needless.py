@@ -52,16 +52,16 @@ class Room:
         stay = _Stay()
         owed: Amount = ZERO
         kept: list[str] = []
-        for key in sorted(keys, key=lambda key: change.before[key].order):
-            pod = change.before[key]
-            if key not in self._welcome or not self._is_admitted(pod, stay) or not self._takes(pod, stay):
+        welcome = [change.before[key] for key in keys if key in self._welcome]
+        for pod in sorted(welcome, key=lambda pod: pod.order):
+            if not self._is_admitted(pod, stay) or not self._takes(pod, stay):
                 continue
             stay.nodes.add(pod.node)
-            price = self._price(pod, targets.get(key, ""))
+            price = self._price(pod, targets.get(pod.key, ""))
             held = plus(owed, price)
             if price == ZERO or self._affords(change.gang.queue, held):
                 owed = held
-                kept.append(key)
+                kept.append(pod.key)
         return kept
 
     def _is_admitted(self, pod: Pod, stay: _Stay) -> bool:

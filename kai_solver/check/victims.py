@@ -74,8 +74,12 @@ class VictimBook:
             return
         for helped in entry.helps:
             action = self.action_for(entry, helped)
-            if action is not None:
-                yield self._groups.setdefault((helped, action), {}).setdefault(change.gang.key, VictimGroup(change))
+            if action is None:
+                continue
+            groups = self._groups.setdefault((helped, action), {})
+            if change.gang.key not in groups:
+                groups[change.gang.key] = VictimGroup(change)
+            yield groups[change.gang.key]
 
 
 def disturbances(scene: Scene) -> Iterator[Move | Eviction]:
