@@ -102,7 +102,7 @@ class Ledger:
         return copied
 
     def add(self, gang: Gang, amount: Amount) -> None:
-        """Book ``amount`` (negative: give back) for ``gang`` at its leaf and all ancestors."""
+        """Book ``amount`` for ``gang`` at its leaf and all ancestors."""
         self.book(gang.queue, amount, preemptible=gang.preemptible)
 
     def book(self, leaf: str, amount: Amount, *, preemptible: bool) -> None:
@@ -116,7 +116,7 @@ class Ledger:
 
     def remove(self, gang: Gang, amount: Amount) -> None:
         """Give ``amount`` back."""
-        self.add(gang, minus(ZERO, amount))
+        self.book(gang.queue, (-amount[0], -amount[1], -amount[2]), preemptible=gang.preemptible)
 
 
 def summed(amounts: Iterable[Amount]) -> Amount:
@@ -137,11 +137,14 @@ class Bills:
         For pods that get a place, there; and for those that leave one, where they were.
     asked
         For pods that get a place, as on the smallest devices: rights are tested with it.
+    bound
+        By gang: for all pods that are bound.
     """
 
     come: dict[str, Amount]
     gone: dict[str, Amount]
     asked: dict[str, Amount]
+    bound: dict[str, Amount]
 
 
 def write_bills(scene: Scene) -> Bills:
@@ -152,12 +155,14 @@ def write_bills(scene: Scene) -> Bills:
     come = {a.pod.key: prices[kind] for a, kind in zip(scene.come, got.tolist(), strict=True)}
     lost = [scene.held.pods[place] for place in leaving.tolist()]
     gone = {pod.key: prices[kind] for pod, kind in zip(lost, scene.held.kinds[leaving].tolist(), strict=True)}
-    if not by_memory.any():
-        return Bills(come, gone, come)
-    smallest = smallest_devices(scene)
-    asked = {a.pod.key: paid(a.pod, smallest) for a in scene.come}
-    come |= {a.pod.key: paid(a.pod, a.node) for a in scene.come}
-    return Bills(come, gone | {pod.key: paid(pod, scene.nodes[pod.node]) for pod in lost}, asked)
+    asked = come
+    if by_memory.any():
+        smallest = smallest_devices(scene)
+        asked = {a.pod.key: paid(a.pod, smallest) for a in scene.come}
+        come = {a.pod.key: paid(a.pod, a.node) for a in scene.come}
+        gone = {pod.key: paid(pod, scene.nodes[pod.node]) for pod in lost}
+    bound = {key: summed([come[bind.pod] for bind in c.binds]) for key, c in scene.changes.items() if c.binds}
+    return Bills(come, gone, asked, bound)
 
 
 def ledger_before(scene: Scene, tree: QueueTree) -> Ledger:
@@ -196,7 +201,7 @@ def ledger_after(scene: Scene, before: Ledger, bills: Bills) -> Ledger:
 
 def _more(change: Change, bills: Bills) -> Amount:
     """What the gang pays more than before."""
-    amount = summed([bills.come[entry.pod] for entry in change.binds])
+    amount = bills.bound[change.gang.key] if change.binds else ZERO
     for entries in (change.evictions, change.moves):
         if entries:
             amount = minus(amount, summed([bills.gone[entry.pod] for entry in entries]))

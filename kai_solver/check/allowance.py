@@ -5,7 +5,7 @@ Source: docs/kai-behaviour.md#limits, #quota.
 
 from collections.abc import Iterator, Mapping
 
-from kai_solver.check.accounts import RESOURCES, Amount, Bills, Ledger, QueueTree, book_changes, summed
+from kai_solver.check.accounts import RESOURCES, Amount, Bills, Ledger, QueueTree, book_changes
 from kai_solver.check.scene import Change, Scene
 from kai_solver.check.violation import Violation
 from kai_solver.domain import Queue
@@ -37,7 +37,7 @@ def judge_allowances(
 def _asked(tree: QueueTree, gaining: list[Change], bills: Bills) -> Ledger:
     """What the arriving pods pay."""
     asked = Ledger(tree)
-    book_changes(asked, ((c.gang, summed([bills.come[bind.pod] for bind in c.binds])) for c in gaining))
+    book_changes(asked, ((change.gang, bills.bound[change.gang.key]) for change in gaining))
     return asked
 
 

@@ -1,6 +1,6 @@
 """The pods of a snapshot, read once: what queues hold and want by kind of pod, and arrays of those on some nodes."""
 
-from collections.abc import Callable, Container, Mapping
+from collections.abc import Callable, Container, Iterable, Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -30,13 +30,23 @@ class Kinds:
     numbers: dict[tuple[Vector, int, int], int] = field(default_factory=dict)
 
     def of(self, pod: Pod) -> int:
-        """The kind of ``pod``. Requests of GPUs are known by identity: if equal ones differ, kinds are more."""
+        """The kind of ``pod``. Requests of GPUs are known by identity: equal ones may be of two kinds."""
         key = pod.request, id(pod.gpu), pod.quota_gpu_milli
         known = self.numbers.get(key)
         if known is None:
             known = self.numbers[key] = len(self.pods)
             self.pods.append(pod)
         return known
+
+    def of_all(self, pods: Iterable[Pod]) -> list[int]:
+        """The kind of each; neighbours mostly share the very objects, and are not looked up."""
+        found: list[int] = []
+        request, gpu, quota, kind = None, None, 0, 0
+        for pod in pods:
+            if pod.request is not request or pod.gpu is not gpu or pod.quota_gpu_milli != quota:
+                request, gpu, quota, kind = pod.request, pod.gpu, pod.quota_gpu_milli, self.of(pod)
+            found.append(kind)
+        return found
 
     def flags(self, test: Callable[[GpuRequest], object]) -> Flags:
         """(K,) which of them pass a test of their GPUs."""
@@ -123,10 +133,11 @@ def take_census(snapshot: Snapshot, kinds: Kinds, rows: Mapping[str, int], gone:
     census = Census()
     pods, places, asked, stay, rules = census.pods, census.rows, census.kinds, census.end, census.constraints
     number, row_of, stuck, pending = kinds.numbers.get, rows.get, PodStatus.STUCK_IN_RELEASING, PodStatus.PENDING
+    request, gpu, constraints, quota, kind = None, None, None, 0, 0
     for gang in snapshot.gangs:
-        request, gpu, constraints, quota, kind, running, waiting = None, None, None, 0, 0, 0, 0
+        running = waiting = 0
         for pod in gang.pods:
-            # Pods of a gang mostly share the very objects.
+            # Neighbours mostly share the very objects.
             if pod.request is not request or pod.gpu is not gpu or pod.quota_gpu_milli != quota:
                 if running or waiting:
                     census.count(gang, kind, running, waiting)
@@ -140,7 +151,7 @@ def take_census(snapshot: Snapshot, kinds: Kinds, rows: Mapping[str, int], gone:
             status = pod.status
             if status.holds_resources:
                 is_active = status.is_active
-                if is_active and gpu.memory_mib:
+                if is_active and pod.gpu.memory_mib:
                     census.by_memory.append((gang, pod))
                 elif is_active:
                     running += 1

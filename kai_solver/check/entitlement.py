@@ -63,10 +63,13 @@ class ReclaimReplay:
             change = self._scene.changes[key]
             come = [bind.pod for bind in change.binds if bind.action is action]
             groups = self._book.groups(key, action) if action in EVICTING else []
+            is_all = len(come) == len(change.binds)
+            amount = self._bills.bound[key] if is_all else summed([self._bills.come[pod] for pod in come])
             if action is Action.RECLAIM and groups:
-                need = summed([self._bills.asked[pod] for pod in come])
+                is_same = self._bills.asked is self._bills.come
+                need = amount if is_same else summed([self._bills.asked[pod] for pod in come])
                 yield from self._judge(self._claim(change.gang, need, groups))
-            self._ledger.add(change.gang, summed([self._bills.come[pod] for pod in come]))
+            self._ledger.add(change.gang, amount)
             for group in groups:
                 self._remove(group)
 

@@ -14,10 +14,8 @@ Entry = Bind | Move | Eviction
 def judge_form(scene: Scene, tree: QueueTree) -> Iterator[Violation]:
     """Unknown names, pods touched twice, pods in the wrong state, pods that are not ours to touch."""
     yield from _touched_twice(scene)
-    entries: list[Entry] = [*scene.plan.binds, *scene.plan.moves, *scene.plan.evictions]
-    for entry in entries:
-        if not _is_plainly_right(scene, entry):
-            yield from _faults(scene, entry)
+    for entry in _not_plainly_right(scene):
+        yield from _faults(scene, entry)
     for change in scene.changes.values():
         if (change.binds or change.moves) and change.gang.queue not in tree.paths:
             text = f"gang {change.gang.key}: its queue {change.gang.queue!r} is not a leaf of the queue tree"
@@ -27,15 +25,26 @@ def judge_form(scene: Scene, tree: QueueTree) -> Iterator[Violation]:
             yield Violation("form", gang, f"admitted: no gang {gang}")
 
 
-def _is_plainly_right(scene: Scene, entry: Entry) -> bool:
-    """Most entries: a waiting pod of a gang of ours gets a node, or a running one is evicted from its own."""
-    owner = scene.owners.get(entry.pod)
-    if owner is None or owner.set_aside or scene.gangs.get(entry.gang) is not owner or isinstance(entry, Move):
-        return False
-    pod = scene.pods[entry.pod]
-    if isinstance(entry, Bind):
-        return entry.node in scene.nodes and pod.status is PodStatus.PENDING
-    return entry.node == pod.node and entry.node in scene.nodes and pod.status.is_active
+def _not_plainly_right(scene: Scene) -> list[Entry]:
+    """All but most entries: a waiting pod of a gang of ours gets a node, or a running one is evicted from its own."""
+    owners, pods, gangs, nodes, pending = scene.owners, scene.pods, scene.gangs, scene.nodes, PodStatus.PENDING
+    found: list[Entry] = []
+    for bind in scene.plan.binds:
+        owner = owners.get(bind.pod)
+        is_ours = owner is not None and not owner.set_aside and gangs.get(bind.gang) is owner
+        if not is_ours or pods[bind.pod].status is not pending or bind.node not in nodes:
+            found.append(bind)
+    found += scene.plan.moves
+    for gone in scene.plan.evictions:
+        owner = owners.get(gone.pod)
+        is_ours = owner is not None and not owner.set_aside and gangs.get(gone.gang) is owner
+        if not is_ours or not _is_there(pods[gone.pod], gone.node) or gone.node not in nodes:
+            found.append(gone)
+    return found
+
+
+def _is_there(pod: Pod, node: str) -> bool:
+    return pod.status.is_active and pod.node == node
 
 
 def _faults(scene: Scene, entry: Entry) -> Iterator[Violation]:

@@ -249,8 +249,7 @@ def _holding(snapshot: Snapshot, nodes: Container[str]) -> list[Pod]:
 def _got(come: list[Arrival], rows: Mapping[str, int], kinds: Kinds) -> Column:
     """Pods that come: at once, unless they wait for capacity."""
     pods, places = [arrival.pod for arrival in come], [rows[arrival.node.name] for arrival in come]
-    asked = [kinds.of(pod) for pod in pods]
-    return Column.of(pods, places, asked, [arrival.at_once for arrival in come], [True] * len(come))
+    return Column.of(pods, places, kinds.of_all(pods), [arrival.at_once for arrival in come], [True] * len(come))
 
 
 def _by_gang(entries: Sequence[Entry]) -> dict[str, list[Entry]]:

@@ -39,10 +39,11 @@ class VictimBook:
         self._groups: dict[tuple[str, Action], dict[str, VictimGroup]] = {}
         for change in scene.changes.values():
             for eviction in change.evictions:
-                for group in self._file(change, eviction):
-                    group.evictions.append(eviction)
+                if eviction.reason not in FOR_NO_GANG:
+                    for group in self._groups_of(change, eviction):
+                        group.evictions.append(eviction)
             for move in change.moves:
-                for group in self._file(change, move):
+                for group in self._groups_of(change, move):
                     group.moves.append(move)
 
     def groups(self, helped: str, action: Action) -> list[VictimGroup]:
@@ -69,17 +70,16 @@ class VictimBook:
             self._grounds[key] = candidates[0] if candidates else None
         return self._grounds[key]
 
-    def _file(self, change: Change, entry: Move | Eviction) -> Iterator[VictimGroup]:
-        if isinstance(entry, Eviction) and entry.reason in FOR_NO_GANG:
-            return
+    def _groups_of(self, change: Change, entry: Move | Eviction) -> list[VictimGroup]:
+        found: list[VictimGroup] = []
         for helped in entry.helps:
             action = self.action_for(entry, helped)
-            if action is None:
-                continue
-            groups = self._groups.setdefault((helped, action), {})
-            if change.gang.key not in groups:
-                groups[change.gang.key] = VictimGroup(change)
-            yield groups[change.gang.key]
+            if action is not None:
+                groups = self._groups.setdefault((helped, action), {})
+                if change.gang.key not in groups:
+                    groups[change.gang.key] = VictimGroup(change)
+                found.append(groups[change.gang.key])
+        return found
 
 
 def disturbances(scene: Scene) -> Iterator[Move | Eviction]:
