@@ -1,6 +1,6 @@
 """What every queue holds before and after a plan, counted by the checker itself."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -8,7 +8,7 @@ import numpy as np
 from kai_solver.check.columns import Counts, Kinds
 from kai_solver.check.parts import charged_on
 from kai_solver.check.scene import Change, Scene
-from kai_solver.domain import Gang, Node, Pod, Queue, Snapshot
+from kai_solver.domain import Bind, Eviction, Gang, Move, Node, Pod, Queue, Snapshot
 from kai_solver.fairness import QueueTree as Queues
 from kai_solver.units import CPU, MEMORY, QUEUE_RESOURCES
 
@@ -119,10 +119,16 @@ class Ledger:
         self.book(gang.queue, (-amount[0], -amount[1], -amount[2]), preemptible=gang.preemptible)
 
 
-def summed(amounts: Iterable[Amount]) -> Amount:
-    """Sum by resource."""
+Entries = Sequence[Bind] | Sequence[Move] | Sequence[Eviction]
+
+
+def summed(prices: Mapping[str, Amount], entries: Entries) -> Amount:
+    """What the pods of ``entries`` pay together, by what each pays."""
+    if len(entries) == 1:
+        return prices[entries[0].pod]
     cpu = memory = gpu = 0
-    for amount in amounts:
+    for entry in entries:
+        amount = prices[entry.pod]
         cpu, memory, gpu = cpu + amount[0], memory + amount[1], gpu + amount[2]
     return cpu, memory, gpu
 
@@ -161,7 +167,7 @@ def write_bills(scene: Scene) -> Bills:
         asked = {a.pod.key: paid(a.pod, smallest) for a in scene.come}
         come = {a.pod.key: paid(a.pod, a.node) for a in scene.come}
         gone = {pod.key: paid(pod, scene.nodes[pod.node]) for pod in lost}
-    bound = {key: summed([come[bind.pod] for bind in c.binds]) for key, c in scene.changes.items() if c.binds}
+    bound = {key: summed(come, change.binds) for key, change in scene.changes.items() if change.binds}
     return Bills(come, gone, asked, bound)
 
 
@@ -202,7 +208,8 @@ def ledger_after(scene: Scene, before: Ledger, bills: Bills) -> Ledger:
 def _more(change: Change, bills: Bills) -> Amount:
     """What the gang pays more than before."""
     amount = bills.bound[change.gang.key] if change.binds else ZERO
-    for entries in (change.evictions, change.moves):
-        if entries:
-            amount = minus(amount, summed([bills.gone[entry.pod] for entry in entries]))
-    return plus(amount, summed([bills.come[move.pod] for move in change.moves])) if change.moves else amount
+    if change.evictions:
+        amount = minus(amount, summed(bills.gone, change.evictions))
+    if change.moves:
+        amount = plus(minus(amount, summed(bills.gone, change.moves)), summed(bills.come, change.moves))
+    return amount

@@ -4,7 +4,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 
 from kai_solver.check.scene import Scene
-from kai_solver.check.victims import VictimBook, disturbances
+from kai_solver.check.victims import VictimBook, disturbances, own_action
 from kai_solver.check.violation import Violation
 from kai_solver.domain import Action, Eviction, Gang, Move
 
@@ -68,9 +68,9 @@ def _fault(scene: Scene, book: VictimBook, entry: Move | Eviction) -> str | None
             return f"{verb} for gang {helped}, which was admitted by {ways}"
         if action is Action.CONSOLIDATION and not scene.gangs[helped].preemptible:
             return f"moved for gang {helped}, which is not preemptible"
-    own = entry.action.value if isinstance(entry, Move) else entry.reason
-    if all(own not in {action.value for action in scene.actions[helped]} for helped in entry.helps):
-        return f"{verb} by {own}, but helps no gang admitted by it"
+    own = own_action(entry)
+    if not any(own in scene.actions[helped] for helped in entry.helps):
+        return f"{verb} by {own.value}, but helps no gang admitted by it"
     return None
 
 

@@ -55,19 +55,20 @@ class ReclaimReplay:
         self._levels: dict[tuple[str, str], tuple[str, str]] = {}
         self._children = Counter([queue.parent for queue in tree.queues.values()])
         self._with_siblings: dict[str, tuple[str, ...]] = {}
+        self._charges_moves = not scene.snapshot.policy.consolidating_reclaim
         self._minima: dict[int, dict[str, int]] = {}
 
     def replay(self) -> Iterator[Violation]:
         """Violations of all claims, in the order of admission."""
         for key, action in dict.fromkeys(self._scene.plan.admitted):
             change = self._scene.changes[key]
-            come = [bind.pod for bind in change.binds if bind.action is action]
+            come = [bind for bind in change.binds if bind.action is action]
             groups = self._book.groups(key, action) if action in EVICTING else []
             is_all = len(come) == len(change.binds)
-            amount = self._bills.bound[key] if is_all else summed([self._bills.come[pod] for pod in come])
+            amount = self._bills.bound[key] if is_all and come else summed(self._bills.come, come)
             if action is Action.RECLAIM and groups:
                 is_same = self._bills.asked is self._bills.come
-                need = amount if is_same else summed([self._bills.asked[pod] for pod in come])
+                need = amount if is_same else summed(self._bills.asked, come)
                 yield from self._judge(self._claim(change.gang, need, groups))
             self._ledger.add(change.gang, amount)
             for group in groups:
@@ -85,9 +86,9 @@ class ReclaimReplay:
         return of(0), of(1), of(2)
 
     def _remove(self, group: VictimGroup) -> None:
-        fresh = [eviction.pod for eviction in group.evictions if eviction.pod not in self._gone]
-        self._ledger.remove(group.change.gang, summed([self._bills.gone[pod] for pod in fresh]))
-        self._gone.update(fresh)
+        fresh = [eviction for eviction in group.evictions if eviction.pod not in self._gone]
+        self._ledger.remove(group.change.gang, summed(self._bills.gone, fresh))
+        self._gone.update([eviction.pod for eviction in fresh])
 
     def _claim(self, gang: Gang, need: Amount, groups: list[VictimGroup]) -> Claim:
         """The claim, with victims that it shares with an earlier one still in their places."""
@@ -162,7 +163,7 @@ class ReclaimReplay:
         """
         scene, gang = self._scene, group.change.gang
         charged: list[Eviction | Move] = list(group.evictions)
-        if not scene.snapshot.policy.consolidating_reclaim:
+        if self._charges_moves:
             charged.extend(group.moves)
         minimum = self._minimum(gang)
         if len(charged) == 1:
@@ -198,16 +199,33 @@ class ReclaimReplay:
         What is left shrinks with every part, so the test before the last one decides; any part may be the last but
         a gang's surplus before its core.
         """
+        if self._takes_little(claim):
+            return ""
         by_queue: dict[tuple[str, str], list[VictimPart]] = defaultdict(list)
+        self._split(claim)
         for group in claim.groups:
-            parts = self._parts(group)
-            claim.parts[group.change.gang.key] = parts
-            by_queue[self._levelled(claim.gang, group.change.gang)].extend(parts)
+            by_queue[self._levelled(claim.gang, group.change.gang)].extend(claim.parts[group.change.gang.key])
         for (mine, theirs), parts in by_queue.items():
             held = claim.held.allocated[theirs]
             if not self._may_take_all(claim, mine, theirs, held, parts):
                 return f"queue {theirs} would fall below what it may keep before the last victims are taken"
         return ""
+
+    def _takes_little(self, claim: Claim) -> bool:
+        """True where all levelled queues hold more than they may keep even when everything is taken."""
+        left: dict[str, Amount] = {}
+        for group in claim.groups:
+            if group.moves and self._charges_moves:
+                return False
+            _, theirs = self._levelled(claim.gang, group.change.gang)
+            held = left[theirs] if theirs in left else claim.held.allocated[theirs]
+            left[theirs] = minus(held, summed(self._bills.gone, group.evictions))
+        return all(_is_above(amount, self._allocatable[queue]) for queue, amount in left.items())
+
+    def _split(self, claim: Claim) -> None:
+        """Split all victims in parts, unless that is done."""
+        if not claim.parts:
+            claim.parts.update((group.change.gang.key, self._parts(group)) for group in claim.groups)
 
     def _may_take_all(self, claim: Claim, mine: str, theirs: str, held: Amount, parts: list[VictimPart]) -> bool:
         if len(parts) < 2:
@@ -243,6 +261,7 @@ class ReclaimReplay:
         beyond = [q for q in self._rivals(claim.gang.queue) if self._beyond_share(claim, q)]
         if not beyond:
             return ""
+        self._split(claim)
         amounts = [claim.need] + [part.amount for parts in claim.parts.values() for part in parts]
         involved = [r for r in RESOURCES if any(amount[r] for amount in amounts)]
         # A gang that is only moved pays nothing (KAI leaves its queue out, `getVictimResources`).

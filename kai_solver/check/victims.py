@@ -63,7 +63,7 @@ class VictimBook:
         moves = isinstance(entry, Move)
         key = entry.action.value if isinstance(entry, Move) else entry.reason, moves, helped
         if key not in self._grounds:
-            own = entry.action if isinstance(entry, Move) else _BY_REASON[entry.reason]
+            own = own_action(entry)
             allowed = DISRUPTIVE if moves else EVICTING
             actions = self._actions.get(helped, [])
             candidates = [action for action in (own, *allowed) if action in allowed and action in actions]
@@ -80,6 +80,11 @@ class VictimBook:
                     groups[change.gang.key] = VictimGroup(change)
                 found.append(groups[change.gang.key])
         return found
+
+
+def own_action(entry: Move | Eviction) -> Action:
+    """The action that the entry itself names."""
+    return entry.action if isinstance(entry, Move) else _BY_REASON[entry.reason]
 
 
 def disturbances(scene: Scene) -> Iterator[Move | Eviction]:
