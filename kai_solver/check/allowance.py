@@ -20,9 +20,7 @@ def exceeds(cap: Amount, before: Amount, after: Amount, asked: Amount) -> list[i
     return [r for r in RESOURCES if cap[r] != UNLIMITED and after[r] > (cap[r] if asked[r] else max(cap[r], before[r]))]
 
 
-def judge_allowances(
-    scene: Scene, tree: QueueTree, before: Ledger, after: Ledger, bills: Bills
-) -> Iterator[Violation]:
+def judge_allowances(scene: Scene, tree: QueueTree, before: Ledger, after: Ledger, bills: Bills) -> Iterator[Violation]:
     """No queue on the way of a gang that gets pods holds more than its limit, or non-preemptible than its quota."""
     gaining = [change for change in scene.changes.values() if change.binds]
     asked = _asked(tree, gaining, bills)

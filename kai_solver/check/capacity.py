@@ -76,8 +76,9 @@ def room_for_one(scene: Scene, end: Load) -> list[Pod]:
 
 def _demands(scene: Scene, pods: Column) -> Amounts:
     """``[pods, resources]`` what each takes of its node, as `scene.demand` says of one."""
-    gpus = [pod.gpu for pod in scene.kinds.pods]
-    found = np.array([pod.request for pod in scene.kinds.pods], dtype=np.int64).reshape(-1, scene.snapshot.schema.size)[pods.kinds]
+    kinds, gpus = scene.kinds.pods, [pod.gpu for pod in scene.kinds.pods]
+    requests = np.array([pod.request for pod in kinds], dtype=np.int64).reshape(-1, scene.snapshot.schema.size)
+    found = requests[pods.kinds]
     memory = np.array([memory_of(node) for node in scene.concerned.values()], dtype=np.int64)[pods.rows]
     milli = np.array([gpu.devices * (0 if gpu.memory_mib else gpu.milli) for gpu in gpus], dtype=np.int64)
     fixed = np.array([gpu.devices * gpu.memory_mib * MILLI for gpu in gpus], dtype=np.int64)

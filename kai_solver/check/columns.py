@@ -165,12 +165,18 @@ def take_census(snapshot: Snapshot, kinds: Kinds, rows: Mapping[str, int], gone:
                 waiting += 1
         if running or waiting:
             census.count(gang, kind, running, waiting)
-    for pod in snapshot.foreign:
-        rules[id(pod.constraints)] = pod.constraints
-        row = row_of(pod.node)
-        if row is not None and pod.status.holds_resources:
-            pods.append(pod)
-            places.append(row)
-            asked.append(kinds.of(pod))
-            stay.append(pod.key not in gone if pod.status.is_active else pod.status is stuck)
+    _count_foreign(census, snapshot, kinds, rows, gone)
     return census
+
+
+def _count_foreign(
+    census: Census, snapshot: Snapshot, kinds: Kinds, rows: Mapping[str, int], gone: Container[str]
+) -> None:
+    for pod in snapshot.foreign:
+        census.constraints[id(pod.constraints)] = pod.constraints
+        row, status = rows.get(pod.node), pod.status
+        if row is not None and status.holds_resources:
+            census.pods.append(pod)
+            census.rows.append(row)
+            census.kinds.append(kinds.of(pod))
+            census.end.append(pod.key not in gone if status.is_active else status is PodStatus.STUCK_IN_RELEASING)

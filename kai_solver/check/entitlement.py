@@ -61,7 +61,9 @@ class ReclaimReplay:
     def replay(self) -> Iterator[Violation]:
         """Violations of all claims, in the order of admission."""
         for key, action in dict.fromkeys(self._scene.plan.admitted):
-            change = self._scene.changes[key]
+            change = self._scene.changes.get(key)
+            if change is None:
+                continue  # Judged by `order`.
             come = [bind for bind in change.binds if bind.action is action]
             groups = self._book.groups(key, action) if action in EVICTING else []
             is_all = len(come) == len(change.binds)

@@ -97,6 +97,8 @@ def _wrong_state(scene: Scene, entry: Entry) -> Violation | None:
     where = entry.source if isinstance(entry, Move) else entry.node
     if where != pod.node:
         return Violation("form", entry.pod, f"pod {entry.pod}: runs on {pod.node}, not on {where}")
+    if where not in scene.nodes:
+        return Violation("form", entry.pod, f"pod {entry.pod}: no node {where}")
     if isinstance(entry, Move) and entry.target == pod.node and not _changes_device(entry, pod):
         return Violation("form", entry.pod, f"pod {entry.pod}: moved to {entry.target}, where it is")
     return None

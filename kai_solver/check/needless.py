@@ -49,10 +49,12 @@ class Room:
 
     def keepers(self, change: Change, keys: Iterable[str], targets: Mapping[str, str] = NOWHERE) -> list[str]:
         """Pods among ``keys`` that could stay together; for those with ``targets`` their queue pays there already."""
+        welcome = [change.before[key] for key in keys if key in self._welcome]
+        if not welcome:
+            return []
         stay = _Stay()
         owed: Amount = ZERO
         kept: list[str] = []
-        welcome = [change.before[key] for key in keys if key in self._welcome]
         for pod in sorted(welcome, key=lambda pod: pod.order):
             if not self._is_admitted(pod, stay) or not self._takes(pod, stay):
                 continue

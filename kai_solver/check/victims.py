@@ -36,7 +36,7 @@ class VictimBook:
         self._now_s = scene.snapshot.now_s
         self._longest_s = _longest_s(scene)
         self._grounds: dict[tuple[str, bool, str], Action | None] = {}
-        self._groups: dict[tuple[str, Action], dict[str, VictimGroup]] = {}
+        self._groups: dict[str, list[tuple[Action, dict[str, VictimGroup]]]] = {}
         for change in scene.changes.values():
             for eviction in change.evictions:
                 if eviction.reason not in FOR_NO_GANG:
@@ -48,7 +48,7 @@ class VictimBook:
 
     def groups(self, helped: str, action: Action) -> list[VictimGroup]:
         """What is disturbed for the gang ``helped`` by the right of ``action``, one entry per disturbed gang."""
-        return list(self._groups.get((helped, action), {}).values())
+        return [group for own, groups in self._groups.get(helped, ()) if own is action for group in groups.values()]
 
     def may_protect(self, victim: Gang) -> bool:
         """False once the gang's run time exceeds every minimum run time."""
@@ -63,11 +63,9 @@ class VictimBook:
         moves = isinstance(entry, Move)
         key = entry.action.value if isinstance(entry, Move) else entry.reason, moves, helped
         if key not in self._grounds:
-            own = own_action(entry)
-            allowed = DISRUPTIVE if moves else EVICTING
-            actions = self._actions.get(helped, [])
-            candidates = [action for action in (own, *allowed) if action in allowed and action in actions]
-            self._grounds[key] = candidates[0] if candidates else None
+            allowed, actions = DISRUPTIVE if moves else EVICTING, self._actions.get(helped, [])
+            candidates = (action for action in (own_action(entry), *allowed) if action in allowed)
+            self._grounds[key] = next((action for action in candidates if action in actions), None)
         return self._grounds[key]
 
     def _groups_of(self, change: Change, entry: Move | Eviction) -> list[VictimGroup]:
@@ -75,11 +73,21 @@ class VictimBook:
         for helped in entry.helps:
             action = self.action_for(entry, helped)
             if action is not None:
-                groups = self._groups.setdefault((helped, action), {})
+                groups = self._groups_for(helped, action)
                 if change.gang.key not in groups:
                     groups[change.gang.key] = VictimGroup(change)
                 found.append(groups[change.gang.key])
         return found
+
+    def _groups_for(self, helped: str, action: Action) -> dict[str, VictimGroup]:
+        """By disturbed gang."""
+        known = self._groups.setdefault(helped, [])
+        for own, groups in known:
+            if own is action:
+                return groups
+        groups = {}
+        known.append((action, groups))
+        return groups
 
 
 def own_action(entry: Move | Eviction) -> Action:
