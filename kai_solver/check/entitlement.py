@@ -94,7 +94,8 @@ class ReclaimReplay:
 
     def _claim(self, gang: Gang, need: Amount, groups: list[VictimGroup]) -> Claim:
         """The claim, with victims that it shares with an earlier one still in their places."""
-        gone = [(group, eviction) for group in groups for eviction in group.evictions if eviction.pod in self._gone]
+        known = self._gone
+        gone = [(group, eviction) for group in groups for eviction in group.evictions if eviction.pod in known]
         held = self._ledger.copy() if gone else self._ledger
         for group, eviction in gone:
             held.add(group.change.gang, self._bills.gone[eviction.pod])

@@ -35,7 +35,6 @@ class VictimBook:
         self._actions = scene.actions
         self._now_s = scene.snapshot.now_s
         self._longest_s = _longest_s(scene)
-        self._grounds: dict[tuple[str, bool, str], Action | None] = {}
         self._groups: dict[str, list[tuple[Action, dict[str, VictimGroup]]]] = {}
         for change in scene.changes.values():
             for eviction in change.evictions:
@@ -60,13 +59,11 @@ class VictimBook:
         The entry's own action if it admitted the gang; else, as one victim may serve several gangs, the first other
         action of the gang that allows as much.
         """
-        moves = isinstance(entry, Move)
-        key = entry.action.value if isinstance(entry, Move) else entry.reason, moves, helped
-        if key not in self._grounds:
-            allowed, actions = DISRUPTIVE if moves else EVICTING, self._actions.get(helped, [])
-            candidates = (action for action in (own_action(entry), *allowed) if action in allowed)
-            self._grounds[key] = next((action for action in candidates if action in actions), None)
-        return self._grounds[key]
+        own, allowed = own_action(entry), DISRUPTIVE if isinstance(entry, Move) else EVICTING
+        actions = self._actions.get(helped, ())
+        if own in actions and own in allowed:
+            return own
+        return next((action for action in allowed if action in actions), None)
 
     def _groups_of(self, change: Change, entry: Move | Eviction) -> list[VictimGroup]:
         found: list[VictimGroup] = []
