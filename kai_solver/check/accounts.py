@@ -1,19 +1,19 @@
 """What every queue holds before and after a plan, counted by the checker itself."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+import numpy as np
+
+from kai_solver.check.columns import Counts, Kinds
 from kai_solver.check.parts import charged_on
-from kai_solver.check.scene import Scene
-from kai_solver.domain import Eviction, Gang, Move, Node, Pod, Queue, Snapshot
+from kai_solver.check.scene import Change, Scene
+from kai_solver.domain import Bind, Eviction, Gang, Move, Node, Pod, Queue, Snapshot
 from kai_solver.fairness import QueueTree as Queues
 from kai_solver.units import CPU, MEMORY, QUEUE_RESOURCES
 
 Amount = tuple[int, int, int]
 ZERO: Amount = (0, 0, 0)
-
-Counts = dict[tuple[str, bool, Amount], int]
-"""Pods by leaf, by whether they are preemptible, and by what each pays."""
 
 RESOURCES = range(len(QUEUE_RESOURCES))
 
@@ -33,9 +33,8 @@ def paid(pod: Pod, node: Node | None) -> Amount:
 
     Source: docs/kai-behaviour.md#accounting.
     """
-    milli, gpu, request = pod.quota_gpu_milli, pod.gpu, pod.request
-    milli += gpu.devices * charged_on(node, gpu)
-    return request[CPU], request[MEMORY], milli
+    request, gpu = pod.request, pod.gpu
+    return request[CPU], request[MEMORY], pod.quota_gpu_milli + gpu.devices * charged_on(node, gpu)
 
 
 def smallest_devices(scene: Scene) -> Node | None:
@@ -103,7 +102,7 @@ class Ledger:
         return copied
 
     def add(self, gang: Gang, amount: Amount) -> None:
-        """Book ``amount`` (negative: give back) for ``gang`` at its leaf and all ancestors."""
+        """Book ``amount`` for ``gang`` at its leaf and all ancestors."""
         self.book(gang.queue, amount, preemptible=gang.preemptible)
 
     def book(self, leaf: str, amount: Amount, *, preemptible: bool) -> None:
@@ -117,72 +116,100 @@ class Ledger:
 
     def remove(self, gang: Gang, amount: Amount) -> None:
         """Give ``amount`` back."""
-        self.add(gang, minus(ZERO, amount))
+        self.book(gang.queue, (-amount[0], -amount[1], -amount[2]), preemptible=gang.preemptible)
 
 
-def total(pods: Iterable[tuple[Pod, Node | None]]) -> Amount:
-    """What the pods pay together."""
+Entries = Sequence[Bind] | Sequence[Move] | Sequence[Eviction]
+
+
+def summed(prices: Mapping[str, Amount], entries: Entries) -> Amount:
+    """What the pods of ``entries`` pay together, by what each pays."""
+    if len(entries) == 1:
+        return prices[entries[0].pod]
     cpu = memory = gpu = 0
-    for pod, node in pods:
-        amount = paid(pod, node)
+    for entry in entries:
+        amount = prices[entry.pod]
         cpu, memory, gpu = cpu + amount[0], memory + amount[1], gpu + amount[2]
     return cpu, memory, gpu
+
+
+@dataclass(frozen=True, slots=True)
+class Bills:
+    """What is paid for each pod that the plan touches, by its key.
+
+    Attributes
+    ----------
+    come, gone
+        For pods that get a place, there; and for those that leave one, where they were.
+    asked
+        For pods that get a place, as on the smallest devices: rights are tested with it.
+    bound
+        By gang: for all pods that are bound.
+    """
+
+    come: dict[str, Amount]
+    gone: dict[str, Amount]
+    asked: dict[str, Amount]
+    bound: dict[str, Amount]
+
+
+def write_bills(scene: Scene) -> Bills:
+    """Pods of one kind pay the same, unless they ask for GPU memory."""
+    prices = [paid(pod, None) for pod in scene.kinds.pods]
+    by_memory = scene.kinds.flags(lambda gpu: gpu.memory_mib)
+    got, leaving = scene.got.kinds, np.flatnonzero(~scene.held.end)
+    come = {a.pod.key: prices[kind] for a, kind in zip(scene.come, got.tolist(), strict=True)}
+    lost = [scene.held.pods[place] for place in leaving.tolist()]
+    gone = {pod.key: prices[kind] for pod, kind in zip(lost, scene.held.kinds[leaving].tolist(), strict=True)}
+    asked = come
+    if by_memory.any():
+        smallest = smallest_devices(scene)
+        asked = {a.pod.key: paid(a.pod, smallest) for a in scene.come}
+        come = {a.pod.key: paid(a.pod, a.node) for a in scene.come}
+        gone = {pod.key: paid(pod, scene.nodes[pod.node]) for pod in lost}
+    bound = {key: summed(come, change.binds) for key, change in scene.changes.items() if change.binds}
+    return Bills(come, gone, asked, bound)
 
 
 def ledger_before(scene: Scene, tree: QueueTree) -> Ledger:
     """Allocated by the active pods of the snapshot."""
     ledger = Ledger(tree)
-    nodes = scene.nodes
-    counts: Counts = {}
-    for gang in scene.snapshot.gangs:
-        count_paid(counts, gang, [pod for pod in gang.pods if pod.status.is_active], lambda pod: nodes.get(pod.node))
-    book(ledger, counts)
+    book(ledger, scene.census.running, scene.kinds)
+    for gang, pod in scene.census.by_memory:
+        ledger.add(gang, paid(pod, scene.nodes.get(pod.node)))
     return ledger
 
 
-def count_paid(counts: Counts, gang: Gang, pods: Sequence[Pod], node_of: Callable[[Pod], Node | None]) -> None:
-    """Count ``pods`` of ``gang`` by what each pays on its node; those that share what they ask for pay the same."""
-    before, number = None, 0
-    for pod in pods:
-        if before is not None:
-            if _pays_the_same(pod, before):
-                number += 1
-                continue
-            _count(counts, gang, paid(before, node_of(before)), number)
-        before, number = pod, 1
-    if before is not None:
-        _count(counts, gang, paid(before, node_of(before)), number)
-
-
-def _pays_the_same(pod: Pod, other: Pod) -> bool:
-    return (
-        pod.request is other.request
-        and pod.gpu is other.gpu
-        and pod.quota_gpu_milli == other.quota_gpu_milli
-        and (not pod.gpu.memory_mib or pod.node == other.node)
-    )
-
-
-def _count(counts: Counts, gang: Gang, amount: Amount, number: int) -> None:
-    key = gang.queue, gang.preemptible, amount
-    counts[key] = counts.get(key, 0) + number
-
-
-def book(ledger: Ledger, counts: Counts) -> None:
-    """Book pods counted by leaf, by whether they are preemptible, and by what each pays."""
-    for (leaf, preemptible, (cpu, memory, gpu)), count in counts.items():
+def book(ledger: Ledger, counts: Counts, kinds: Kinds, node: Node | None = None) -> None:
+    """Book pods counted by kind; requests by GPU memory as on ``node``."""
+    prices = [paid(pod, node) for pod in kinds.pods]
+    for (leaf, preemptible, kind), count in counts.items():
+        cpu, memory, gpu = prices[kind]
         ledger.book(leaf, (cpu * count, memory * count, gpu * count), preemptible=preemptible)
 
 
-def ledger_after(scene: Scene, before: Ledger) -> Ledger:
+def book_changes(ledger: Ledger, amounts: Iterable[tuple[Gang, Amount]]) -> None:
+    """Book what gangs pay more or less."""
+    leaves: dict[tuple[str, bool], Amount] = {}
+    for gang, amount in amounts:
+        leaf = gang.queue, gang.preemptible
+        leaves[leaf] = plus(leaves.get(leaf, ZERO), amount)
+    for (queue, preemptible), amount in leaves.items():
+        ledger.book(queue, amount, preemptible=preemptible)
+
+
+def ledger_after(scene: Scene, before: Ledger, bills: Bills) -> Ledger:
     """Allocated when the plan is done: victims gone, nominated and moved pods in their places."""
     ledger = before.copy()
-    counts: Counts = {}
-    for entry, pod, node, _ in scene.come:
-        _count(counts, scene.changes[entry.gang].gang, paid(pod, node), +1)
-    leaving: list[Eviction | Move] = [*scene.plan.evictions, *scene.plan.moves]
-    for gone in leaving:
-        pod = scene.pods[gone.pod]
-        _count(counts, scene.changes[gone.gang].gang, paid(pod, scene.nodes[pod.node]), -1)
-    book(ledger, counts)
+    book_changes(ledger, ((change.gang, _more(change, bills)) for change in scene.changes.values()))
     return ledger
+
+
+def _more(change: Change, bills: Bills) -> Amount:
+    """What the gang pays more than before."""
+    amount = bills.bound[change.gang.key] if change.binds else ZERO
+    if change.evictions:
+        amount = minus(amount, summed(bills.gone, change.evictions))
+    if change.moves:
+        amount = plus(minus(amount, summed(bills.gone, change.moves)), summed(bills.come, change.moves))
+    return amount

@@ -5,7 +5,7 @@ Source: docs/kai-behaviour.md#limits, #quota.
 
 from collections.abc import Iterator, Mapping
 
-from kai_solver.check.accounts import RESOURCES, Amount, Ledger, QueueTree, total
+from kai_solver.check.accounts import RESOURCES, Amount, Bills, Ledger, QueueTree, book_changes
 from kai_solver.check.scene import Change, Scene
 from kai_solver.check.violation import Violation
 from kai_solver.domain import Queue
@@ -20,10 +20,10 @@ def exceeds(cap: Amount, before: Amount, after: Amount, asked: Amount) -> list[i
     return [r for r in RESOURCES if cap[r] != UNLIMITED and after[r] > (cap[r] if asked[r] else max(cap[r], before[r]))]
 
 
-def judge_allowances(scene: Scene, tree: QueueTree, before: Ledger, after: Ledger) -> Iterator[Violation]:
+def judge_allowances(scene: Scene, tree: QueueTree, before: Ledger, after: Ledger, bills: Bills) -> Iterator[Violation]:
     """No queue on the way of a gang that gets pods holds more than its limit, or non-preemptible than its quota."""
     gaining = [change for change in scene.changes.values() if change.binds]
-    asked = _asked(scene, tree, gaining)
+    asked = _asked(tree, gaining, bills)
     for name in _queues(tree, {change.gang.queue for change in gaining}):
         queue = tree.queues[name]
         yield from _say("limit", queue, queue.limit, before.allocated, after.allocated, asked.allocated)
@@ -32,11 +32,10 @@ def judge_allowances(scene: Scene, tree: QueueTree, before: Ledger, after: Ledge
         yield from _say("quota", queue, queue.quota, before.fixed, after.fixed, asked.fixed)
 
 
-def _asked(scene: Scene, tree: QueueTree, gaining: list[Change]) -> Ledger:
+def _asked(tree: QueueTree, gaining: list[Change], bills: Bills) -> Ledger:
     """What the arriving pods pay."""
     asked = Ledger(tree)
-    for change in gaining:
-        asked.add(change.gang, total((scene.pods[bind.pod], scene.nodes[bind.node]) for bind in change.binds))
+    book_changes(asked, ((change.gang, bills.bound[change.gang.key]) for change in gaining))
     return asked
 
 

@@ -1,16 +1,17 @@
 """Rule ``capacity``: every resource of every node, at once and when everything released is gone."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Container, Iterator
 from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
+from kai_solver.check.columns import Column
 from kai_solver.check.parts import memory_of
-from kai_solver.check.scene import Holder, Scene, demand
+from kai_solver.check.scene import Holder, Scene
 from kai_solver.check.violation import Violation
 from kai_solver.domain import Node, Pod, PodStatus
-from kai_solver.units import GPU, Vector
+from kai_solver.units import GPU, MILLI
 
 Amounts = npt.NDArray[np.int64]
 
@@ -40,7 +41,7 @@ class Load:
         return dict(zip(self.index, left, strict=True))
 
 
-def stays(holder: Holder, leaving: set[str]) -> bool:
+def stays(holder: Holder, leaving: Container[str]) -> bool:
     """True if the pod still holds its resources finally: it stays, or it is stuck in releasing."""
     if holder.active:
         return holder.key not in leaving
@@ -54,53 +55,45 @@ def weigh(scene: Scene) -> tuple[Load, Load]:
     have left, nominated and moved ones have arrived.
     """
     index = {name: row for row, name in enumerate(scene.concerned)}
-    allocatable = np.array([node.allocatable for node in scene.concerned.values()], dtype=np.int64)
-    allocatable = allocatable.reshape(len(index), scene.snapshot.schema.size)
-    allocatable[:, GPU] *= np.array([memory_of(node) for node in scene.concerned.values()], dtype=np.int64)
-    leaving = scene.leaving()
-    held = _Weights.of(scene, index, [(holder.pod, scene.nodes[holder.pod.node]) for holder in scene.holders])
-    come = _Weights.of(scene, index, [(arrival.pod, arrival.node) for arrival in scene.come])
-    kept = held.sum([stays(holder, leaving) for holder in scene.holders])
-    immediate = come.sum([arrival.at_once for arrival in scene.come])
-    everybody, everything = held.sum(), come.sum()
-    now = Load(index, everybody + immediate, immediate, allocatable)
-    return now, Load(index, kept + everything, everything, allocatable)
+    size = scene.snapshot.schema.size
+    allocatable = np.array([node.allocatable for node in scene.concerned.values()], dtype=np.int64).reshape(-1, size)
+    memory = np.array([memory_of(node) for node in scene.concerned.values()], dtype=np.int64)
+    allocatable[:, GPU] *= memory
+    held, got = _demands(scene, scene.held), _demands(scene, scene.got)
+    standing, leaving = _sums(scene.held, held, memory.size), _sums(scene.held, held, memory.size, ~scene.held.end)
+    everything, immediate = _sums(scene.got, got, memory.size), _sums(scene.got, got, memory.size, scene.got.now)
+    now = Load(index, standing + immediate, immediate, allocatable)
+    return now, Load(index, standing - leaving + everything, everything, allocatable)
 
 
-@dataclass(frozen=True, slots=True)
-class _Weights:
-    """Demands ``[pods, resources]`` and their nodes' rows ``[pods]``."""
+def room_for_one(scene: Scene, end: Load) -> list[Pod]:
+    """Pods that leave, for each of which alone its node would finally have room."""
+    leaving = np.flatnonzero(~scene.held.end)
+    wanted, free = _demands(scene, scene.held)[leaving], (end.allocatable - end.used)[scene.held.rows[leaving]]
+    fitting = leaving[~((wanted > free) & (wanted > 0)).any(axis=1)]
+    return [scene.held.pods[place] for place in fitting.tolist()]
 
-    rows: npt.NDArray[np.int64]
-    demands: Amounts
-    nodes: int
 
-    @classmethod
-    def of(cls, scene: Scene, index: dict[str, int], placed: Sequence[tuple[Pod, Node]]) -> "_Weights":
-        # Pods share what they ask for: by identity, each request is written down once.
-        number: dict[tuple[int, int, int], int] = {}
-        demands: list[Vector] = []
-        kinds: list[int] = []
-        for pod, node in placed:
-            key = id(pod.request), id(pod.gpu), node.gpu_memory_mib
-            kind = number.get(key)
-            if kind is None:
-                kind = number[key] = len(demands)
-                demands.append(demand(pod, node))
-            kinds.append(kind)
-        rows = [index[node.name] for _, node in placed]
-        table = np.array(demands, dtype=np.int64).reshape(-1, scene.snapshot.schema.size)
-        return cls(np.array(rows, dtype=np.int64), table[np.array(kinds, dtype=np.int64)], len(index))
+def _demands(scene: Scene, pods: Column) -> Amounts:
+    """``[pods, resources]`` what each takes of its node, as `scene.demand` says of one."""
+    kinds, gpus = scene.kinds.pods, [pod.gpu for pod in scene.kinds.pods]
+    requests = np.array([pod.request for pod in kinds], dtype=np.int64).reshape(-1, scene.snapshot.schema.size)
+    found = requests[pods.kinds]
+    memory = np.array([memory_of(node) for node in scene.concerned.values()], dtype=np.int64)[pods.rows]
+    milli = np.array([gpu.devices * (0 if gpu.memory_mib else gpu.milli) for gpu in gpus], dtype=np.int64)
+    fixed = np.array([gpu.devices * gpu.memory_mib * MILLI for gpu in gpus], dtype=np.int64)
+    found[:, GPU] = (found[:, GPU] + milli[pods.kinds]) * memory + fixed[pods.kinds]
+    return found
 
-    def sum(self, chosen: Sequence[bool] | None = None) -> Amounts:
-        """Total by node and resource, of all pods or the ``chosen``."""
-        totals = np.zeros((self.nodes, self.demands.shape[1]), dtype=np.int64)
-        if chosen is None or all(chosen):
-            np.add.at(totals, self.rows, self.demands)
-        elif any(chosen):
-            mask = np.array(chosen, dtype=np.bool_)
-            np.add.at(totals, self.rows[mask], self.demands[mask])
-        return totals
+
+def _sums(pods: Column, amounts: Amounts, nodes: int, chosen: npt.NDArray[np.bool_] | None = None) -> Amounts:
+    """``[nodes, resources]`` of all pods, or the ``chosen``."""
+    totals = np.zeros((nodes, amounts.shape[1]), dtype=np.int64)
+    if chosen is None:
+        np.add.at(totals, pods.rows, amounts)
+    elif chosen.any():
+        np.add.at(totals, pods.rows[chosen], amounts[chosen])
+    return totals
 
 
 def judge_capacity(scene: Scene, now: Load, end: Load) -> Iterator[Violation]:

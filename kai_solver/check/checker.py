@@ -3,12 +3,12 @@
 from collections.abc import Iterator, Sequence
 from functools import partial
 
-from kai_solver.check.accounts import QueueTree, grow_tree, ledger_after, ledger_before
+from kai_solver.check.accounts import QueueTree, grow_tree, ledger_after, ledger_before, write_bills
 from kai_solver.check.allowance import judge_allowances
 from kai_solver.check.budgets import judge_budgets
 from kai_solver.check.capacity import judge_capacity, weigh
 from kai_solver.check.claims import judge_claims
-from kai_solver.check.devices import final_boards_of, judge_devices
+from kai_solver.check.devices import judge_devices
 from kai_solver.check.disruption import judge_delay, judge_moves, judge_order
 from kai_solver.check.domains import judge_topology
 from kai_solver.check.drains import judge_drains
@@ -55,16 +55,16 @@ def check_plan(snapshot: Snapshot, plan: Plan, *, actions: Sequence[Action] = AC
 def _judge(scene: Scene, tree: QueueTree, actions: Sequence[Action]) -> Iterator[Violation]:
     now, end = weigh(scene)
     before = ledger_before(scene, tree)
-    after = ledger_after(scene, before)
+    bills = write_bills(scene)
+    after = ledger_after(scene, before, bills)
     yield from judge_capacity(scene, now, end)
-    boards = final_boards_of(scene)
-    yield from judge_devices(scene, now, end, boards)
+    yield from judge_devices(scene, now, end)
     yield from judge_rows(scene)
     yield from judge_numa(scene)
     yield from judge_claims(scene)
     yield from judge_placement(scene)
     yield from judge_gangs(scene)
-    yield from judge_allowances(scene, tree, before, after)
+    yield from judge_allowances(scene, tree, before, after, bills)
     yield from judge_topology(scene)
     yield from judge_spacing(scene, tree)
     yield from judge_tenants(scene)
@@ -77,10 +77,11 @@ def _judge(scene: Scene, tree: QueueTree, actions: Sequence[Action]) -> Iterator
     yield from judge_delay(scene)
     yield from judge_units(scene)
     shares = fair_shares(scene, before)
-    yield from judge_needless(scene, tree, end, after, boards, partial(reclaims_hold, scene, tree, before, shares))
+    may_stay = partial(reclaims_hold, scene, tree, before, shares, bills)
+    yield from judge_needless(scene, tree, end, after, may_stay)
     if not rights:
         yield from judge_priority(scene, tree, book)
-        yield from judge_entitlement(scene, tree, book, before, shares)
+        yield from judge_entitlement(scene, tree, book, before, shares, bills)
     yield from judge_stale(scene, actions)
     yield from judge_budgets(scene)
     yield from judge_ranks(scene)

@@ -1,11 +1,13 @@
 """Rule ``devices``: which GPUs of a node the new pods take, and whether they are free."""
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field, replace
-from functools import cache, partial
 
-from kai_solver.check.capacity import Load, stays
+import numpy as np
+
+from kai_solver.check.capacity import Load
+from kai_solver.check.columns import Flags, Integers
 from kai_solver.check.parts import charged_on, device_of, memory_of, share_on
 from kai_solver.check.scene import Scene, destination
 from kai_solver.check.violation import Violation
@@ -148,58 +150,121 @@ def _index(pod: Pod, place: int, names: dict[str, int]) -> int | None:
     return None
 
 
-FinalBoards = Callable[[], Mapping[str, Board]]
-"""Gives the boards of all nodes that the plan names, as they are finally; they are set once."""
-
-
-def final_boards_of(scene: Scene) -> FinalBoards:
-    """The final boards of ``scene``, which are set when they are first asked for. Copy what you change."""
-    return cache(partial(set_boards, scene, at_end=True, only=scene.concerned))
-
-
-def set_boards(scene: Scene, *, at_end: bool, only: Iterable[str]) -> dict[str, Board]:
+def set_boards(scene: Scene, *, end: bool, only: Collection[str]) -> dict[str, Board]:
     """Boards of the nodes ``only``, now or finally, with the plan's pods placed on them."""
     boards = {name: Board(scene.nodes[name]) for name in only}
     if not boards:
         return boards
-    leaving = scene.leaving() if at_end else set()
-    _name_groups(scene, boards)
-    for holder in scene.holders:
-        board = boards.get(holder.pod.node)
-        if board is not None and holder.pod.gpu.devices and (not at_end or stays(holder, leaving)):
-            board.seat(holder.pod)
-    for entry, pod, node, at_once in scene.come:
-        if entry.devices and (at_end or at_once) and (board := boards.get(node.name)) is not None:
-            board.give(entry, pod.gpu)
+    chosen = np.array([name in boards for name in scene.concerned], dtype=np.bool_)
+    here = np.flatnonzero(chosen[scene.held.rows])
+    pods, is_there = scene.held.pods, scene.held.at(end=end)[here].tolist()
+    for place in here.tolist():
+        pod = pods[place]
+        if pod.gpu_groups and pod.devices:
+            boards[pod.node].names.update(zip(pod.gpu_groups, pod.devices, strict=False))
+    for place, there in zip(here.tolist(), is_there, strict=True):
+        if there and (pod := pods[place]).gpu.devices:
+            boards[pod.node].seat(pod)
+    for place in np.flatnonzero(chosen[scene.got.rows] & scene.got.at(end=end)).tolist():
+        entry, pod, node, _ = scene.come[place]
+        if entry.devices:
+            boards[node.name].give(entry, pod.gpu)
     return boards
 
 
-def _name_groups(scene: Scene, boards: dict[str, Board]) -> None:
-    for holder in scene.holders:
-        pod = holder.pod
-        if pod.gpu_groups and pod.devices and pod.node in boards:
-            boards[pod.node].names.update(zip(pod.gpu_groups, pod.devices, strict=False))
-
-
-def judge_devices(scene: Scene, now: Load, end: Load, final_boards: FinalBoards) -> Iterator[Violation]:
+def judge_devices(scene: Scene, now: Load, end: Load) -> Iterator[Violation]:
     """Devices match the request, exist, are distinct, and none is given more than once over."""
     faults = list(_mismatches(scene))
     if faults:
         yield from faults
         return
-    given = {arrival.node.name for arrival in scene.come if arrival.entry.devices}
-    final = given | {name for name in {a.node.name for a in scene.come} - given if _is_crowded(scene, name, end)}
+    held, got = scene.held, scene.got
+    final = np.zeros(len(scene.concerned), dtype=np.bool_)
+    final[got.rows] = _crowded(scene, end)[got.rows]
+    final[got.rows[scene.kinds.flags(_asks)[got.kinds]]] = True
     # Where no pod leaves, what holds finally holds now.
-    leaving = scene.leaving()
-    left = {holder.pod.node for holder in scene.holders if not stays(holder, leaving)} & final
-    at_once = left & {arrival.node.name for arrival in scene.come if arrival.at_once}
-    texts = {name: _fault(board, now) for name, board in set_boards(scene, at_end=False, only=at_once).items()}
-    boards = final_boards() if final else {}
-    for name in (name for name in scene.concerned if name in final):
-        text = _fault(boards[name], end)
-        waiting = f"{texts.get(name)} while victims and releasing pods still hold theirs" if texts.get(name) else ""
+    at_once, left = np.zeros_like(final), np.zeros_like(final)
+    at_once[got.rows[got.now]] = left[held.rows[~held.end]] = True
+    at_end, earlier = _Doubts(scene, final, end=True), _Doubts(scene, final & left & at_once, end=False)
+    for name in dict.fromkeys(sorted([*at_end.boards, *earlier.boards])):
+        text = at_end.fault(name, end)
+        waiting = "" if text else earlier.fault(name, now)
         if text or waiting:
-            yield Violation("devices", name, f"node {name}: {text or waiting}")
+            when = " while victims and releasing pods still hold theirs" if waiting else ""
+            yield Violation("devices", name, f"node {name}: {text or waiting}{when}")
+
+
+class _Doubts:
+    """Boards, at one moment, of the nodes of which a count does not show that all is well.
+
+    It does if all pods with GPUs have whole devices, of which all are known or none: no new pod is given what another
+    has, and as many are left as the pods have of which none are known.
+    """
+
+    def __init__(self, scene: Scene, judged: Flags, *, end: bool) -> None:
+        self._scene, self._judged, self._end = scene, judged, end
+        self._gpus = np.array([node.gpus for node in scene.concerned.values()], dtype=np.int64)
+        doubtful = self._doubtful() if judged.any() else judged
+        names = list(scene.concerned)
+        self.boards = set_boards(scene, end=end, only=[names[row] for row in np.flatnonzero(doubtful).tolist()])
+
+    def fault(self, name: str, load: Load) -> str:
+        """What is wrong with the GPUs of a node; empty if nothing is."""
+        return _fault(self.boards[name], load) if name in self.boards else ""
+
+    def _doubtful(self) -> Flags:
+        """(N,) nodes of which a board has to tell."""
+        held, got, width = self._scene.held, self._scene.got, int(self._gpus.max())
+        whole = self._scene.kinds.flags(lambda gpu: gpu.is_whole)
+        with_devices = self._scene.kinds.flags(_asks)
+        here = self._judged[held.rows] & held.at(end=self._end) & with_devices[held.kinds]
+        new = self._judged[got.rows] & got.at(end=self._end) & with_devices[got.kinds]
+        doubtful = np.zeros_like(self._judged)
+        doubtful[held.rows[here & ~whole[held.kinds]]] = doubtful[got.rows[new & ~whole[got.kinds]]] = True
+        taken, unknown = self._taken(np.flatnonzero(here & whole[held.kinds]), doubtful, width)
+        given = self._given(np.flatnonzero(new), width)
+        free = self._gpus - np.count_nonzero(taken + given, axis=1)
+        doubtful |= (unknown > free) | ((given > 0) & (taken + given > 1)).any(axis=1)
+        return doubtful
+
+    def _taken(self, places: Integers, doubtful: Flags, width: int) -> tuple[Integers, Integers]:
+        """(N, width) how many pods have each device, and (N,) how many devices others have; and it notes doubts."""
+        pods, sizes, unknown = self._scene.held.pods, self._gpus.tolist(), np.zeros_like(self._gpus)
+        known: list[int] = []
+        for place, row in zip(places.tolist(), self._scene.held.rows[places].tolist(), strict=True):
+            pod = pods[place]
+            if len(pod.devices) == pod.gpu.devices:
+                known += [row * width + index for index in pod.devices if 0 <= index < sizes[row]]
+            elif pod.devices or pod.gpu_groups:
+                doubtful[row] = True
+            else:
+                unknown[row] += pod.gpu.devices
+        return _counted(known, self._gpus.size, width), unknown
+
+    def _given(self, places: Integers, width: int) -> Integers:
+        """(N, width) how many new pods are given each device."""
+        come, rows = self._scene.come, self._scene.got.rows[places].tolist()
+        given = [
+            row * width + device.index
+            for place, row in zip(places.tolist(), rows, strict=True)
+            for device in come[place].entry.devices
+        ]
+        return _counted(given, self._gpus.size, width)
+
+
+def _counted(keys: list[int], nodes: int, width: int) -> Integers:
+    return np.bincount(np.array(keys, dtype=np.int64), minlength=nodes * width).reshape(nodes, width)
+
+
+def _asks(request: GpuRequest) -> bool:
+    return request.devices > 0
+
+
+def _crowded(scene: Scene, load: Load) -> Flags:
+    """[nodes] True where the reservation pods of all devices of a node would not find slots beside its pods."""
+    gpus = np.array([node.gpus for node in scene.concerned.values()], dtype=np.int64)
+    crowded: Flags = load.used[:, PODS] + gpus > load.allocatable[:, PODS]
+    return crowded
 
 
 def _fault(board: Board, load: Load) -> str:
@@ -214,12 +279,6 @@ def _fault(board: Board, load: Load) -> str:
     if load.added[row, PODS] and used <= of < used + board.reservations:
         return f"{used} pods and {board.reservations} reservation pods of shared GPUs have {of} slots"
     return ""
-
-
-def _is_crowded(scene: Scene, name: str, load: Load) -> bool:
-    """True where the reservation pods of all devices of the node would not find slots beside its pods."""
-    row = load.index[name]
-    return bool(load.used[row, PODS] + scene.nodes[name].gpus > load.allocatable[row, PODS])
 
 
 def _mismatches(scene: Scene) -> Iterator[Violation]:

@@ -4,7 +4,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 
 from kai_solver.check.scene import Scene
-from kai_solver.check.victims import VictimBook, disturbances
+from kai_solver.check.victims import VictimBook, disturbances, own_action
 from kai_solver.check.violation import Violation
 from kai_solver.domain import Action, Eviction, Gang, Move
 
@@ -29,20 +29,34 @@ def judge_order(scene: Scene, actions: Sequence[Action]) -> Iterator[Violation]:
 
 def judge_moves(scene: Scene, book: VictimBook) -> Iterator[Violation]:
     """An entry helps a gang by a right of it; moves of preemptible gangs only; not too many for one gang."""
+    verdicts: dict[tuple[bool, str, tuple[str, ...]], str | None] = {}
     for entry in disturbances(scene):
-        if isinstance(entry, Move) and entry.cause == "drain":
-            continue  # Judged by `drains`.
-        if (text := _fault(scene, book, entry)) is not None:
+        if isinstance(entry, Move):
+            if entry.cause == "drain":
+                continue  # Judged by `drains`.
+            text, key = _immovable(scene, entry), (True, entry.action.value, entry.helps)
+        else:
+            text, key = None, (False, entry.reason, entry.helps)
+        if text is None:
+            # Entries that help the same gangs by the same right are all right, or none is.
+            if key not in verdicts:
+                verdicts[key] = _fault(scene, book, entry)
+            text = verdicts[key]
+        if text is not None:
             yield Violation("moves", entry.pod, f"pod {entry.pod}: {text}")
     yield from _too_many(scene, book)
 
 
+def _immovable(scene: Scene, move: Move) -> str | None:
+    if not scene.gangs[move.gang].preemptible:
+        return f"moved, but its gang {move.gang} is not preemptible"
+    if not scene.pods[move.pod].is_replaced:
+        return "moved, but no controller would make it again"
+    return None
+
+
 def _fault(scene: Scene, book: VictimBook, entry: Move | Eviction) -> str | None:
     verb = "moved" if isinstance(entry, Move) else "evicted"
-    if isinstance(entry, Move) and not scene.gangs[entry.gang].preemptible:
-        return f"moved, but its gang {entry.gang} is not preemptible"
-    if isinstance(entry, Move) and not scene.pods[entry.pod].is_replaced:
-        return "moved, but no controller would make it again"
     if not entry.helps:
         return f"{verb}, but helps no gang"
     for helped in entry.helps:
@@ -54,9 +68,9 @@ def _fault(scene: Scene, book: VictimBook, entry: Move | Eviction) -> str | None
             return f"{verb} for gang {helped}, which was admitted by {ways}"
         if action is Action.CONSOLIDATION and not scene.gangs[helped].preemptible:
             return f"moved for gang {helped}, which is not preemptible"
-    own = entry.action.value if isinstance(entry, Move) else entry.reason
-    if all(own not in {action.value for action in scene.actions[helped]} for helped in entry.helps):
-        return f"{verb} by {own}, but helps no gang admitted by it"
+    own = own_action(entry)
+    if not any(own in scene.actions[helped] for helped in entry.helps):
+        return f"{verb} by {own.value}, but helps no gang admitted by it"
     return None
 
 

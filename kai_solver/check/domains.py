@@ -1,6 +1,7 @@
 """Rule ``topology``: required levels of gangs, subgroups and podsets (docs/kai-behaviour.md#topology)."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from operator import itemgetter
 
 from kai_solver.check.scene import Change, Scene, destination
 from kai_solver.check.violation import Violation
@@ -18,6 +19,7 @@ class Atlas:
         self._nodes = scene.snapshot.nodes
         self._topologies = {topology.name: topology for topology in scene.snapshot.topologies}
         self._drawn: dict[tuple[str, str], DomainOf | None] = {}
+        self._deepest: dict[str, DomainOf] = {}
 
     def domains(self, topology: str, level: str) -> DomainOf | None:
         """Domain of each node; None where the topology or its level does not exist."""
@@ -29,12 +31,21 @@ class Atlas:
         return self._drawn[key]
 
     def _draw(self, topology: Topology, depth: int) -> DomainOf:
-        labels = [level.node_label for level in topology.levels]
-        return {
-            node.name: tuple(node.labels[label] for label in labels[: depth + 1])
-            for node in self._nodes
-            if all(label in node.labels for label in labels)
-        }
+        if topology.name not in self._deepest:
+            self._deepest[topology.name] = self._draw_deepest([level.node_label for level in topology.levels])
+        deepest = self._deepest[topology.name]
+        return {name: domain[: depth + 1] for name, domain in deepest.items()}
+
+    def _draw_deepest(self, labels: Sequence[str]) -> DomainOf:
+        """Values of all ``labels`` of each node that has them."""
+        values = itemgetter(*labels) if len(labels) > 1 else lambda known: (known[labels[0]],)
+        found: DomainOf = {}
+        for node in self._nodes:
+            try:
+                found[node.name] = values(node.labels)
+            except KeyError:
+                continue
+        return found
 
 
 def judge_topology(scene: Scene) -> Iterator[Violation]:
@@ -78,7 +89,7 @@ def _fault(scene: Scene, atlas: Atlas, change: Change, part: SubGroup | PodSet, 
     outside = sorted(node for node in targets if node not in domains)
     if outside:
         return f"node {outside[0]} is outside of topology {constraint.topology}"
-    left = change.left
+    left = change.left if change.before else frozenset()
     stay = {
         domains[pod.node]
         for key, pod in change.before.items()

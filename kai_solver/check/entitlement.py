@@ -6,31 +6,20 @@ Source: docs/kai-behaviour.md#reclaim; KAI: ``plugins/proportion/reclaimable``.
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from typing import NamedTuple
 
-from kai_solver.check.accounts import (
-    RESOURCES,
-    ZERO,
-    Amount,
-    Ledger,
-    QueueTree,
-    minus,
-    paid,
-    plus,
-    smallest_devices,
-    total,
-)
+from kai_solver.check.accounts import RESOURCES, ZERO, Amount, Bills, Ledger, QueueTree, minus, plus, summed
 from kai_solver.check.scene import Scene, set_scene
 from kai_solver.check.victims import EVICTING, VictimBook, VictimGroup, judge_runtime
 from kai_solver.check.violation import Violation
-from kai_solver.domain import Action, Bind, Eviction, Gang, Move
+from kai_solver.domain import Action, Eviction, Gang, Move
 from kai_solver.units import QUEUE_RESOURCES, UNLIMITED
 
 Shares = Mapping[str, Amount]
 """Fair share of every queue."""
 
 
-@dataclass(frozen=True, slots=True)
-class VictimPart:
+class VictimPart(NamedTuple):
     """Pods of one victim that are tested together; ``is_core`` ones come after the surplus of their gang."""
 
     gang: Gang
@@ -52,9 +41,11 @@ class Claim:
 class ReclaimReplay:
     """Judges the claims of a plan one after the other, each in the state that the earlier ones left."""
 
-    def __init__(self, scene: Scene, tree: QueueTree, book: VictimBook, before: Ledger, shares: Shares) -> None:
+    def __init__(
+        self, scene: Scene, tree: QueueTree, book: VictimBook, before: Ledger, shares: Shares, bills: Bills
+    ) -> None:
         self._scene = scene
-        self._smallest = smallest_devices(scene)
+        self._bills = bills
         self._book = book
         self._tree = tree
         self._ledger = before.copy()
@@ -62,17 +53,26 @@ class ReclaimReplay:
         self._allocatable = {name: self._allocatable_share(name) for name in tree.queues}
         self._gone: set[str] = set()
         self._levels: dict[tuple[str, str], tuple[str, str]] = {}
+        self._children = Counter([queue.parent for queue in tree.queues.values()])
         self._with_siblings: dict[str, tuple[str, ...]] = {}
+        self._charges_moves = not scene.snapshot.policy.consolidating_reclaim
+        self._minima: dict[int, dict[str, int]] = {}
 
     def replay(self) -> Iterator[Violation]:
         """Violations of all claims, in the order of admission."""
         for key, action in dict.fromkeys(self._scene.plan.admitted):
-            change = self._scene.changes[key]
+            change = self._scene.changes.get(key)
+            if change is None:
+                continue  # Judged by `order`.
             come = [bind for bind in change.binds if bind.action is action]
             groups = self._book.groups(key, action) if action in EVICTING else []
+            is_all = len(come) == len(change.binds)
+            amount = self._bills.bound[key] if is_all and come else summed(self._bills.come, come)
             if action is Action.RECLAIM and groups:
-                yield from self._judge(self._claim(change.gang, self._asked(come), groups))
-            self._ledger.add(change.gang, self._amount(come))
+                is_same = self._bills.asked is self._bills.come
+                need = amount if is_same else summed(self._bills.asked, come)
+                yield from self._judge(self._claim(change.gang, need, groups))
+            self._ledger.add(change.gang, amount)
             for group in groups:
                 self._remove(group)
 
@@ -87,28 +87,18 @@ class ReclaimReplay:
 
         return of(0), of(1), of(2)
 
-    def _amount(self, entries: list[Bind] | list[Eviction] | list[Move]) -> Amount:
-        pods, nodes = self._scene.pods, self._scene.nodes
-        if len(entries) == 1:
-            entry = entries[0]
-            return paid(pods[entry.pod], nodes[entry.source if isinstance(entry, Move) else entry.node])
-        return total((pods[e.pod], nodes[e.source if isinstance(e, Move) else e.node]) for e in entries)
-
-    def _asked(self, come: list[Bind]) -> Amount:
-        """The request that rights are tested with: requests by GPU memory count as on the smallest devices."""
-        return total((self._scene.pods[bind.pod], self._smallest) for bind in come)
-
     def _remove(self, group: VictimGroup) -> None:
         fresh = [eviction for eviction in group.evictions if eviction.pod not in self._gone]
-        self._ledger.remove(group.change.gang, self._amount(fresh))
-        self._gone.update(eviction.pod for eviction in fresh)
+        self._ledger.remove(group.change.gang, summed(self._bills.gone, fresh))
+        self._gone.update([eviction.pod for eviction in fresh])
 
     def _claim(self, gang: Gang, need: Amount, groups: list[VictimGroup]) -> Claim:
         """The claim, with victims that it shares with an earlier one still in their places."""
-        gone = [(group, eviction) for group in groups for eviction in group.evictions if eviction.pod in self._gone]
+        known = self._gone
+        gone = [(group, eviction) for group in groups for eviction in group.evictions if eviction.pod in known]
         held = self._ledger.copy() if gone else self._ledger
         for group, eviction in gone:
-            held.add(group.change.gang, self._amount([eviction]))
+            held.add(group.change.gang, self._bills.gone[eviction.pod])
         return Claim(gang, need, held, groups)
 
     def _judge(self, claim: Claim) -> Iterator[Violation]:
@@ -131,8 +121,8 @@ class ReclaimReplay:
         """Step 1: the leaf stays within its fair share; non-preemptible work within its quota."""
         leaf = claim.gang.queue
         after = plus(claim.held.allocated[leaf], claim.need)
-        if over := _above(after, self._shares[leaf]):
-            return f"queue {leaf} would be above its fair share of {_words(over)}"
+        if _is_above(after, self._shares[leaf]):
+            return f"queue {leaf} would be above its fair share of {_words(_above(after, self._shares[leaf]))}"
         if not claim.gang.preemptible:
             after = plus(claim.held.fixed[leaf], claim.need)
             if over := _above(after, self._tree.queues[leaf].quota):
@@ -154,9 +144,7 @@ class ReclaimReplay:
                 return f"but queue {theirs} is not above its fair share"
             return ""
         quota = self._tree.queues[theirs].quota
-        over = _above(held, quota)
-        under = any(quota[r] != UNLIMITED and held[r] < quota[r] for r in RESOURCES)
-        if under and not any(claim.need[r] for r in over):
+        if _is_below(held, quota) and not any(claim.need[r] for r in _above(held, quota)):
             return f"but queue {theirs} is within its quota"
         return ""
 
@@ -178,14 +166,19 @@ class ReclaimReplay:
         """
         scene, gang = self._scene, group.change.gang
         charged: list[Eviction | Move] = list(group.evictions)
-        if not scene.snapshot.policy.consolidating_reclaim:
+        if self._charges_moves:
             charged.extend(group.moves)
-        minimum = {podset.name: podset.min_member for podset in gang.root.podsets()}
+        minimum = self._minimum(gang)
+        if len(charged) == 1:
+            pod = scene.pods[charged[0].pod]
+            amount, is_core = self._bills.gone[pod.key], minimum.get(pod.podset, 0) > 0
+            return [VictimPart(gang, amount, is_core)] if not is_core or any(amount) else []
+        minimum = minimum.copy()
         core: Amount = ZERO
         parts: list[VictimPart] = []
         pods = [scene.pods[entry.pod] for entry in charged]
         for pod in sorted(pods, key=lambda pod: pod.order, reverse=True) if len(pods) > 1 else pods:
-            amount = paid(pod, scene.nodes[pod.node])
+            amount = self._bills.gone[pod.key]
             if minimum.get(pod.podset, 0) > 0:
                 minimum[pod.podset] -= 1
                 core = plus(core, amount)
@@ -195,22 +188,47 @@ class ReclaimReplay:
             parts.append(VictimPart(gang, core, is_core=True))
         return parts
 
+    def _minimum(self, gang: Gang) -> dict[str, int]:
+        """Least pods of each podset; gangs share their trees."""
+        known = self._minima.get(id(gang.root))
+        if known is None:
+            known = {podset.name: podset.min_member for podset in gang.root.podsets()}
+            self._minima[id(gang.root)] = known
+        return known
+
     def _takes_too_much(self, claim: Claim) -> str:
         """Step 3: before each part is taken, its levelled queue holds more than it may keep.
 
         What is left shrinks with every part, so the test before the last one decides; any part may be the last but
         a gang's surplus before its core.
         """
+        if self._takes_little(claim):
+            return ""
         by_queue: dict[tuple[str, str], list[VictimPart]] = defaultdict(list)
+        self._split(claim)
         for group in claim.groups:
-            parts = self._parts(group)
-            claim.parts[group.change.gang.key] = parts
-            by_queue[self._levelled(claim.gang, group.change.gang)].extend(parts)
+            by_queue[self._levelled(claim.gang, group.change.gang)].extend(claim.parts[group.change.gang.key])
         for (mine, theirs), parts in by_queue.items():
             held = claim.held.allocated[theirs]
             if not self._may_take_all(claim, mine, theirs, held, parts):
                 return f"queue {theirs} would fall below what it may keep before the last victims are taken"
         return ""
+
+    def _takes_little(self, claim: Claim) -> bool:
+        """True where all levelled queues hold more than they may keep even when everything is taken."""
+        left: dict[str, Amount] = {}
+        for group in claim.groups:
+            if group.moves and self._charges_moves:
+                return False
+            _, theirs = self._levelled(claim.gang, group.change.gang)
+            held = left[theirs] if theirs in left else claim.held.allocated[theirs]
+            left[theirs] = minus(held, summed(self._bills.gone, group.evictions))
+        return all(_is_above(amount, self._allocatable[queue]) for queue, amount in left.items())
+
+    def _split(self, claim: Claim) -> None:
+        """Split all victims in parts, unless that is done."""
+        if not claim.parts:
+            claim.parts.update((group.change.gang.key, self._parts(group)) for group in claim.groups)
 
     def _may_take_all(self, claim: Claim, mine: str, theirs: str, held: Amount, parts: list[VictimPart]) -> bool:
         if len(parts) < 2:
@@ -246,6 +264,7 @@ class ReclaimReplay:
         beyond = [q for q in self._rivals(claim.gang.queue) if self._beyond_share(claim, q)]
         if not beyond:
             return ""
+        self._split(claim)
         amounts = [claim.need] + [part.amount for parts in claim.parts.values() for part in parts]
         involved = [r for r in RESOURCES if any(amount[r] for amount in amounts)]
         # A gang that is only moved pays nothing (KAI leaves its queue out, `getVictimResources`).
@@ -260,9 +279,8 @@ class ReclaimReplay:
     def _rivals(self, leaf: str) -> tuple[str, ...]:
         """Queues from ``leaf`` up that have siblings."""
         if leaf not in self._with_siblings:
-            parents = Counter(queue.parent for queue in self._tree.queues.values())
             path = self._tree.paths[leaf]
-            self._with_siblings[leaf] = tuple(q for q in path if parents[self._tree.queues[q].parent] > 1)
+            self._with_siblings[leaf] = tuple(q for q in path if self._children[self._tree.queues[q].parent] > 1)
         return self._with_siblings[leaf]
 
     def _beyond_share(self, claim: Claim, queue: str) -> bool:
@@ -291,20 +309,27 @@ def _is_above(amount: Amount, cap: Amount) -> bool:
     return amount[0] > cap[0] != UNLIMITED or amount[1] > cap[1] != UNLIMITED or amount[2] > cap[2] != UNLIMITED
 
 
+def _is_below(amount: Amount, cap: Amount) -> bool:
+    """Whether ``amount`` is below ``cap`` in any resource, where there is a cap."""
+    return amount[0] < cap[0] != UNLIMITED or amount[1] < cap[1] != UNLIMITED or amount[2] < cap[2] != UNLIMITED
+
+
 def _words(resources: list[int]) -> str:
     return ", ".join(QUEUE_RESOURCES[r] for r in resources)
 
 
-def reclaims_hold(scene: Scene, tree: QueueTree, before: Ledger, shares: Shares, staying: Collection[str]) -> bool:
+def reclaims_hold(
+    scene: Scene, tree: QueueTree, before: Ledger, shares: Shares, bills: Bills, staying: Collection[str]
+) -> bool:
     """Whether every reclaim of the plan is allowed where the pods ``staying`` are not evicted."""
     kept = tuple(eviction for eviction in scene.plan.evictions if eviction.pod not in staying)
     fewer = set_scene(scene.snapshot, replace(scene.plan, evictions=kept))
-    return not any(judge_entitlement(fewer, tree, VictimBook(fewer), before, shares))
+    return not any(judge_entitlement(fewer, tree, VictimBook(fewer), before, shares, bills))
 
 
 def judge_entitlement(
-    scene: Scene, tree: QueueTree, book: VictimBook, before: Ledger, shares: Shares
+    scene: Scene, tree: QueueTree, book: VictimBook, before: Ledger, shares: Shares, bills: Bills
 ) -> Iterator[Violation]:
     """Every reclaim of the plan, in the order of admission."""
     if any(action is Action.RECLAIM for _, action in scene.plan.admitted):
-        yield from ReclaimReplay(scene, tree, book, before, shares).replay()
+        yield from ReclaimReplay(scene, tree, book, before, shares, bills).replay()

@@ -14,10 +14,8 @@ Entry = Bind | Move | Eviction
 def judge_form(scene: Scene, tree: QueueTree) -> Iterator[Violation]:
     """Unknown names, pods touched twice, pods in the wrong state, pods that are not ours to touch."""
     yield from _touched_twice(scene)
-    entries: list[Entry] = [*scene.plan.binds, *scene.plan.moves, *scene.plan.evictions]
-    for entry in entries:
-        if not _is_plainly_right(scene, entry):
-            yield from _faults(scene, entry)
+    for entry in _not_plainly_right(scene):
+        yield from _faults(scene, entry)
     for change in scene.changes.values():
         if (change.binds or change.moves) and change.gang.queue not in tree.paths:
             text = f"gang {change.gang.key}: its queue {change.gang.queue!r} is not a leaf of the queue tree"
@@ -27,15 +25,26 @@ def judge_form(scene: Scene, tree: QueueTree) -> Iterator[Violation]:
             yield Violation("form", gang, f"admitted: no gang {gang}")
 
 
-def _is_plainly_right(scene: Scene, entry: Entry) -> bool:
-    """Most entries: a waiting pod of a gang of ours gets a node, or a running one is evicted from its own."""
-    owner = scene.owners.get(entry.pod)
-    if owner is None or owner.set_aside or scene.gangs.get(entry.gang) is not owner or isinstance(entry, Move):
-        return False
-    pod = scene.pods[entry.pod]
-    if isinstance(entry, Bind):
-        return entry.node in scene.nodes and pod.status is PodStatus.PENDING
-    return entry.node == pod.node and entry.node in scene.nodes and pod.status.is_active
+def _not_plainly_right(scene: Scene) -> list[Entry]:
+    """All but most entries: a waiting pod of a gang of ours gets a node, or a running one is evicted from its own."""
+    owners, pods, gangs, nodes, pending = scene.owners, scene.pods, scene.gangs, scene.nodes, PodStatus.PENDING
+    found: list[Entry] = []
+    for bind in scene.plan.binds:
+        owner = owners.get(bind.pod)
+        is_ours = owner is not None and not owner.set_aside and gangs.get(bind.gang) is owner
+        if not is_ours or pods[bind.pod].status is not pending or bind.node not in nodes:
+            found.append(bind)
+    found += scene.plan.moves
+    for gone in scene.plan.evictions:
+        owner = owners.get(gone.pod)
+        is_ours = owner is not None and not owner.set_aside and gangs.get(gone.gang) is owner
+        if not is_ours or not _is_there(pods[gone.pod], gone.node) or gone.node not in nodes:
+            found.append(gone)
+    return found
+
+
+def _is_there(pod: Pod, node: str) -> bool:
+    return pod.status.is_active and pod.node == node
 
 
 def _faults(scene: Scene, entry: Entry) -> Iterator[Violation]:
@@ -45,8 +54,9 @@ def _faults(scene: Scene, entry: Entry) -> Iterator[Violation]:
 
 
 def _touched_twice(scene: Scene) -> Iterator[Violation]:
-    counts = Counter([entry.pod for entry in scene.entries()])
-    for pod, count in counts.items() if len(counts) < counts.total() else ():
+    plan = scene.plan
+    keys = [bind.pod for bind in plan.binds] + [move.pod for move in plan.moves] + [gone.pod for gone in plan.evictions]
+    for pod, count in Counter(keys).items() if len(set(keys)) < len(keys) else ():
         if count > 1:
             yield Violation("form", pod, f"pod {pod}: {count} entries in the plan, at most one is allowed")
 
@@ -87,6 +97,8 @@ def _wrong_state(scene: Scene, entry: Entry) -> Violation | None:
     where = entry.source if isinstance(entry, Move) else entry.node
     if where != pod.node:
         return Violation("form", entry.pod, f"pod {entry.pod}: runs on {pod.node}, not on {where}")
+    if where not in scene.nodes:
+        return Violation("form", entry.pod, f"pod {entry.pod}: no node {where}")
     if isinstance(entry, Move) and entry.target == pod.node and not _changes_device(entry, pod):
         return Violation("form", entry.pod, f"pod {entry.pod}: moved to {entry.target}, where it is")
     return None

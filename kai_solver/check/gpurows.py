@@ -29,7 +29,7 @@ def _fault(scene: Scene, node: Node, given: list[Arrival]) -> str:
     if node.allocatable[GPU] < node.gpus * MILLI:
         return "some of the node cannot be had, and it is unknown which"
     leaving = scene.leaving()
-    here = [holder for holder in scene.holders if holder.pod.node == node.name and holder.pod.gpu.devices]
+    here = [holder for holder in scene.holders({node.name}) if holder.pod.gpu.devices]
     at_end = [holder.pod for holder in here if stays(holder, leaving)]
     unidentified = _unidentified(node, at_end)
     if unidentified:

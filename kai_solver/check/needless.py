@@ -5,8 +5,8 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 
 from kai_solver.check.accounts import RESOURCES, ZERO, Amount, Ledger, QueueTree, minus, paid, plus
-from kai_solver.check.capacity import Load
-from kai_solver.check.devices import Board, FinalBoards
+from kai_solver.check.capacity import Load, room_for_one
+from kai_solver.check.devices import Board, set_boards
 from kai_solver.check.gangs import Counts, by_podset, members, satisfied
 from kai_solver.check.numa import Tenants as ZoneTenants
 from kai_solver.check.numa import ZoneBook, is_strict
@@ -35,9 +35,11 @@ class _Stay:
 class Room:
     """What is left over finally. A refusal may be cautious; a yes is certain."""
 
-    def __init__(self, scene: Scene, tree: QueueTree, end: Load, after: Ledger, boards: Mapping[str, Board]) -> None:
+    def __init__(self, scene: Scene, tree: QueueTree, end: Load, after: Ledger) -> None:
         self._scene, self._tree, self._after = scene, tree, after
-        self._free, self._boards = end.free(), boards
+        welcome = room_for_one(scene, end)
+        self._welcome, homes = {pod.key for pod in welcome}, {pod.node for pod in welcome}
+        self._free, self._boards = end.free(), set_boards(scene, end=True, only=homes)
         sources = {entry.source for entry in scene.plan.moves} | {entry.node for entry in scene.plan.evictions}
         zones = ZoneTenants.of(scene)
         strict = (scene.nodes[name] for name in sources if is_strict(scene.nodes[name]))
@@ -47,19 +49,21 @@ class Room:
 
     def keepers(self, change: Change, keys: Iterable[str], targets: Mapping[str, str] = NOWHERE) -> list[str]:
         """Pods among ``keys`` that could stay together; for those with ``targets`` their queue pays there already."""
+        welcome = [change.before[key] for key in keys if key in self._welcome]
+        if not welcome:
+            return []
         stay = _Stay()
         owed: Amount = ZERO
         kept: list[str] = []
-        for key in sorted(keys, key=lambda key: change.before[key].order):
-            pod = change.before[key]
+        for pod in sorted(welcome, key=lambda pod: pod.order):
             if not self._is_admitted(pod, stay) or not self._takes(pod, stay):
                 continue
             stay.nodes.add(pod.node)
-            price = self._price(pod, targets.get(key, ""))
+            price = self._price(pod, targets.get(pod.key, ""))
             held = plus(owed, price)
             if price == ZERO or self._affords(change.gang.queue, held):
                 owed = held
-                kept.append(key)
+                kept.append(pod.key)
         return kept
 
     def _is_admitted(self, pod: Pod, stay: _Stay) -> bool:
@@ -115,6 +119,8 @@ def _with_pods(amount: list[int], more: int) -> list[int]:
 
 def _is_decided_by_room(scene: Scene) -> bool:
     """True if no rule of a new pod or victim is about the pods beside it: room and domains decide what may stay."""
+    if not any(constraints.binds_pods for constraints in scene.census.constraints.values()):
+        return True
     entries = (*scene.arrivals(), *scene.plan.evictions)
     return not any(scene.pods[entry.pod].constraints.binds_pods for entry in entries)
 
@@ -124,7 +130,6 @@ def judge_needless(
     tree: QueueTree,
     end: Load,
     after: Ledger,
-    boards: FinalBoards,
     reclaims_hold: Callable[[Collection[str]], bool],
 ) -> Iterator[Violation]:
     """The plan without a victim must fail: here, no unit of it could stay in the final state as it is.
@@ -134,7 +139,7 @@ def judge_needless(
     """
     if not (scene.plan.moves or scene.plan.evictions) or not _is_decided_by_room(scene):
         return
-    room, changed = Room(scene, tree, end, after, boards()), [change.gang for change in scene.changes.values()]
+    room, changed = Room(scene, tree, end, after), [change.gang for change in scene.changes.values()]
     excused = frozenset[str]().union(*(check.may_need_gone(scene, changed) for check in checks_of(scene)))
     for change in scene.changes.values():
         if change.gang.key in excused:

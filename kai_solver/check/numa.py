@@ -201,7 +201,7 @@ class Tenants:
     scene: Scene
     holders: dict[str, list[Holder]]
     arrivals: dict[str, list[Bind | Move]]
-    leaving: set[str]
+    leaving: frozenset[str]
 
     @classmethod
     def of(cls, scene: Scene) -> "Tenants":
@@ -209,13 +209,12 @@ class Tenants:
         strict = {name for name, node in scene.concerned.items() if is_strict(node)}
         holders: dict[str, list[Holder]] = {name: [] for name in strict}
         arrivals: dict[str, list[Bind | Move]] = {name: [] for name in strict}
-        for holder in scene.holders if strict else ():
-            if holder.pod.node in strict:
-                holders[holder.pod.node].append(holder)
+        for holder in scene.holders(strict) if strict else ():
+            holders[holder.pod.node].append(holder)
         for entry in scene.arrivals() if strict else ():
             if destination(entry) in strict:
                 arrivals[destination(entry)].append(entry)
-        return cls(scene, holders, arrivals, scene.leaving() if strict else set())
+        return cls(scene, holders, arrivals, scene.leaving())
 
 
 @dataclass(slots=True)

@@ -11,10 +11,10 @@ from kai_solver.predicates import Placed, SpreadDomains, clashes_with_pods, fits
 
 def judge_placement(scene: Scene) -> Iterator[Violation]:
     """Selectors, taints, cordons, then ports, (anti-)affinity and spread in the state that the plan leads to."""
-    verdicts: dict[tuple[int, str], str | None] = {}
+    verdicts: dict[tuple[int, int], str | None] = {}
     refused: set[str] = set()
-    for entry, pod, node, _ in scene.come:
-        key = id(pod.constraints), node.name
+    for (entry, pod, node, _), row in zip(scene.come, scene.got.rows.tolist(), strict=True):
+        key = id(pod.constraints), row
         if key not in verdicts:
             verdicts[key] = fits_node(pod, node)
         if text := verdicts[key]:
@@ -98,6 +98,9 @@ class Neighbours:
 
 def _is_minded(scene: Scene) -> bool:
     """True if a rule of a new pod is about the pods beside it, or a rule of a placed pod about new ones."""
+    known = scene.census.constraints.values()
+    if not any(constraints.binds_pods or constraints.anti_affinity for constraints in known):
+        return False
     rules = {id(arrival.pod.constraints): arrival.pod.constraints for arrival in scene.come}
     if any(constraints.binds_pods for constraints in rules.values()):
         return True

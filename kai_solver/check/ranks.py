@@ -17,13 +17,20 @@ def judge_ranks(scene: Scene) -> Iterator[Violation]:
     """
     topologies = {topology.name: topology for topology in scene.snapshot.topologies}
     ranked = [c for c in scene.changes.values() if any(rank_of(scene.pods[b.pod].labels) for b in c.binds)]
-    if not ranked or any(pod.constraints.speaks_of_pods for gang in scene.snapshot.gangs for pod in gang.pods):
+    if not ranked or _speak_of_pods(scene):
         return
     atlas = Atlas(scene)
     for change in ranked:
         topology = named_topology(change.gang.root, topologies)
         for podset in change.gang.root.podsets() if topology is not None else ():
             yield from _judge(scene, atlas, change, podset, topologies[topology or ""])
+
+
+def _speak_of_pods(scene: Scene) -> bool:
+    """Whether pods of gangs have rules between them."""
+    if not any(constraints.speaks_of_pods for constraints in scene.census.constraints.values()):
+        return False
+    return any(pod.constraints.speaks_of_pods for gang in scene.snapshot.gangs for pod in gang.pods)
 
 
 def _judge(scene: Scene, atlas: Atlas, change: Change, podset: PodSet, topology: Topology) -> Iterator[Violation]:

@@ -1,9 +1,10 @@
 """The snapshot and the plan side by side, indexed once for all rules."""
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Container, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import NamedTuple, TypeVar
 
+from kai_solver.check.columns import Census, Column, Kinds, take_census
 from kai_solver.check.parts import charged_on, memory_of, share_on
 from kai_solver.domain import Action, Bind, Eviction, Gang, Move, Node, Plan, Pod, Snapshot, with_moves
 from kai_solver.units import GPU, Vector
@@ -77,8 +78,11 @@ class Scene:
         Everything that gets a new place, binds first; entries that name no pod or node are left out.
     concerned
         Nodes that the plan names.
-    holders
-        Every pod that holds resources of a node that the plan names, foreign ones included.
+    kinds, census
+        What pods ask for, and all pods of the snapshot.
+    held, got
+        Pods on nodes that the plan names: every pod that holds resources there, foreign ones included, and those of
+        ``come``, in its order.
     changes
         Gangs that the plan touches, by key, in the plan's order.
     actions
@@ -94,13 +98,17 @@ class Scene:
     foreign: frozenset[str]
     come: list[Arrival]
     concerned: dict[str, Node]
-    holders: list[Holder]
-    changes: dict[str, Change] = field(default_factory=dict)
-    actions: dict[str, list[Action]] = field(default_factory=dict)
+    gone: frozenset[str]
+    kinds: Kinds
+    census: Census
+    held: Column
+    got: Column
+    changes: dict[str, Change]
+    actions: dict[str, list[Action]]
 
     def everywhere(self) -> list[Holder]:
         """Every pod that holds resources of any node now, foreign ones included."""
-        return _holders(self.snapshot, self.nodes)
+        return [Holder(p.key, p, p.status.is_active) for p in _holding(self.snapshot, self.nodes)]
 
     def arrivals(self) -> Iterator[Bind | Move]:
         """Everything that gets a new place."""
@@ -112,9 +120,13 @@ class Scene:
         yield from self.arrivals()
         yield from self.plan.evictions
 
-    def leaving(self) -> set[str]:
+    def leaving(self) -> frozenset[str]:
         """Keys of the pods that are evicted or moved away."""
-        return {entry.pod for entry in self.plan.evictions} | {entry.pod for entry in self.plan.moves}
+        return self.gone
+
+    def holders(self, nodes: Container[str]) -> list[Holder]:
+        """Every pod that holds resources of these ``nodes``, of those that the plan names, now."""
+        return [Holder(p.key, p, p.status.is_active) for p in self.held.pods if p.node in nodes]
 
 
 def destination(entry: Bind | Move) -> str:
@@ -150,8 +162,18 @@ def set_scene(snapshot: Snapshot, plan: Plan) -> Scene:
     for move in plan.moves:
         named.update((move.source, move.target))
     concerned = {name: nodes[name] for name in sorted(named) if name in nodes}
-    pods, owners = _named_pods(snapshot, plan, gangs)
-    scene = Scene(
+    pods: dict[str, Pod] = {}
+    owners: dict[str, Gang] = {}
+    changes = _changes(plan, gangs, pods, owners)
+    entries: list[Bind | Move | Eviction] = [*plan.binds, *plan.moves, *plan.evictions]
+    if not all(entry.pod in pods for entry in entries):
+        for gang in snapshot.gangs:
+            _index_pods(gang, pods, owners)
+    come = list(_arrivals(plan, pods, nodes))
+    gone = frozenset([entry.pod for entry in plan.evictions] + [entry.pod for entry in plan.moves])
+    kinds, rows = Kinds(), {name: row for row, name in enumerate(concerned)}
+    census = take_census(snapshot, kinds, rows, gone)
+    return Scene(
         snapshot=snapshot,
         plan=plan,
         nodes=nodes,
@@ -159,63 +181,75 @@ def set_scene(snapshot: Snapshot, plan: Plan) -> Scene:
         pods=pods,
         owners=owners,
         foreign=frozenset([pod.key for pod in snapshot.foreign]),
-        come=list(_arrivals(plan, pods, nodes)),
+        come=come,
         concerned=concerned,
-        holders=_holders(snapshot, concerned),
+        gone=gone,
+        kinds=kinds,
+        census=census,
+        held=census.held(),
+        got=_got(come, rows, kinds),
+        changes=changes,
+        actions=_actions(plan),
     )
-    _index_plan(scene)
-    return scene
+
+
+def _changes(plan: Plan, gangs: Mapping[str, Gang], pods: dict[str, Pod], owners: dict[str, Gang]) -> dict[str, Change]:
+    """What happens to each gang that the plan names; their pods are indexed on the way."""
+    changes: dict[str, Change] = {}
+    binds, moves, evictions = _by_gang(plan.binds), _by_gang(plan.moves), _by_gang(plan.evictions)
+    for key in dict.fromkeys((*binds, *moves, *evictions)):
+        if (gang := gangs.get(key)) is not None:
+            before = _index_pods(gang, pods, owners)
+            changes[key] = Change(gang, before, binds.get(key, ()), moves.get(key, ()), evictions.get(key, ()))
+    return changes
+
+
+def _index_pods(gang: Gang, pods: dict[str, Pod], owners: dict[str, Gang]) -> Mapping[str, Pod]:
+    """Note the pods of ``gang``; the active ones by key."""
+    active: dict[str, Pod] = {}
+    for pod in gang.pods:
+        key = pod.key
+        pods[key] = pod
+        owners[key] = gang
+        if pod.status.is_active:
+            active[key] = pod
+    return active or _NO_PODS
+
+
+def _actions(plan: Plan) -> dict[str, list[Action]]:
+    """Actions by which gangs are admitted, in the plan's order."""
+    found: dict[str, list[Action]] = {}
+    for admitted, action in plan.admitted:
+        actions = found.get(admitted)
+        if actions is None:
+            found[admitted] = [action]
+        elif action not in actions:
+            actions.append(action)
+    return found
 
 
 def _arrivals(plan: Plan, pods: Mapping[str, Pod], nodes: Mapping[str, Node]) -> Iterator[Arrival]:
     for bind in plan.binds:
-        if bind.pod in pods and bind.node in nodes:
-            yield Arrival(bind, pods[bind.pod], nodes[bind.node], not bind.nominated)
+        pod, node = pods.get(bind.pod), nodes.get(bind.node)
+        if pod is not None and node is not None:
+            yield Arrival(bind, pod, node, not bind.nominated)
     for move in plan.moves:
-        if move.pod in pods and move.target in nodes:
-            yield Arrival(move, pods[move.pod], nodes[move.target], at_once=False)
+        pod, node = pods.get(move.pod), nodes.get(move.target)
+        if pod is not None and node is not None:
+            yield Arrival(move, pod, node, at_once=False)
 
 
-def _named_pods(snapshot: Snapshot, plan: Plan, gangs: dict[str, Gang]) -> tuple[dict[str, Pod], dict[str, Gang]]:
-    """Pods and their gangs by key: of gangs that the plan names, or of all there are where it names others' pods."""
-    entries: list[Bind | Move | Eviction] = [*plan.binds, *plan.moves, *plan.evictions]
-    pods: dict[str, Pod] = {}
-    owners: dict[str, Gang] = {}
-    for key in dict.fromkeys([entry.gang for entry in entries]):
-        if (gang := gangs.get(key)) is not None:
-            _index_pods(gang, pods, owners)
-    if not all(entry.pod in pods for entry in entries):
-        for gang in snapshot.gangs:
-            _index_pods(gang, pods, owners)
-    return pods, owners
-
-
-def _index_pods(gang: Gang, pods: dict[str, Pod], owners: dict[str, Gang]) -> None:
-    for pod in gang.pods:
-        pods[pod.key] = pod
-        owners[pod.key] = gang
-
-
-def _holders(snapshot: Snapshot, nodes: Mapping[str, Node]) -> list[Holder]:
+def _holding(snapshot: Snapshot, nodes: Container[str]) -> list[Pod]:
     """Pods that hold resources of ``nodes``."""
     pods = [p for gang in snapshot.gangs for p in gang.pods if p.node in nodes and p.status.holds_resources]
     pods += [p for p in snapshot.foreign if p.node in nodes and p.status.holds_resources]
-    return [Holder(p.key, p, p.status.is_active) for p in pods]
+    return pods
 
 
-def _index_plan(scene: Scene) -> None:
-    for admitted, action in scene.plan.admitted:
-        actions = scene.actions.get(admitted)
-        if actions is None:
-            scene.actions[admitted] = [action]
-        elif action not in actions:
-            actions.append(action)
-    plan = scene.plan
-    binds, moves, evictions = _by_gang(plan.binds), _by_gang(plan.moves), _by_gang(plan.evictions)
-    for key in dict.fromkeys((*binds, *moves, *evictions)):
-        if (gang := scene.gangs.get(key)) is not None:
-            come, moved, lost = binds.get(key, ()), moves.get(key, ()), evictions.get(key, ())
-            scene.changes[key] = Change(gang, _active(gang), come, moved, lost)
+def _got(come: list[Arrival], rows: Mapping[str, int], kinds: Kinds) -> Column:
+    """Pods that come: at once, unless they wait for capacity."""
+    pods, places = [arrival.pod for arrival in come], [rows[arrival.node.name] for arrival in come]
+    return Column.of(pods, places, kinds.of_all(pods), [arrival.at_once for arrival in come], [True] * len(come))
 
 
 def _by_gang(entries: Sequence[Entry]) -> dict[str, list[Entry]]:
@@ -231,11 +265,7 @@ def _by_gang(entries: Sequence[Entry]) -> dict[str, list[Entry]]:
 
 def unchanged(gang: Gang) -> Change:
     """A gang of which nothing is said yet."""
-    return Change(gang, _active(gang))
-
-
-def _active(gang: Gang) -> Mapping[str, Pod]:
-    return {pod.key: pod for pod in gang.pods if pod.status.is_active} or _NO_PODS
+    return Change(gang, {pod.key: pod for pod in gang.pods if pod.status.is_active})
 
 
 _NO_PODS: Mapping[str, Pod] = {}

@@ -2,23 +2,12 @@
 
 import numpy as np
 
-from kai_solver.check.accounts import (
-    ZERO,
-    Amount,
-    Counts,
-    Ledger,
-    book,
-    count_paid,
-    minus,
-    paid,
-    plus,
-    smallest_devices,
-)
+from kai_solver.check.accounts import ZERO, Amount, Ledger, book, minus, paid, smallest_devices
 from kai_solver.check.scene import Scene
-from kai_solver.domain import Action, PodStatus, counted_gpu_milli
+from kai_solver.domain import Action, counted_gpu_milli, parts_of_gpus
 from kai_solver.fairness import QueueTree as Queues
 from kai_solver.fairness import fair_share
-from kai_solver.units import CPU, MEMORY
+from kai_solver.units import CPU, GPU, MEMORY
 
 
 def fair_shares(scene: Scene, before: Ledger) -> dict[str, Amount]:
@@ -34,11 +23,13 @@ def fair_shares(scene: Scene, before: Ledger) -> dict[str, Amount]:
 
 def _divided(scene: Scene) -> Amount:
     """What is shared out: the schedulable nodes less what pods of other schedulers hold, leaving ones too."""
-    amount = ZERO
-    for node in scene.snapshot.nodes:
-        if node.schedulable:
-            gpu = counted_gpu_milli(node, scene.snapshot.schema, scene.snapshot.policy)
-            amount = plus(amount, (node.allocatable[CPU], node.allocatable[MEMORY], gpu))
+    schema, policy = scene.snapshot.schema, scene.snapshot.policy
+    nodes = [node for node in scene.snapshot.nodes if node.schedulable]
+    if policy.restrict_node_scheduling or len(parts_of_gpus(schema, policy)) > 1:
+        milli = sum(counted_gpu_milli(node, schema, policy) for node in nodes)
+    else:
+        milli = sum([node.allocatable[GPU] for node in nodes])
+    amount = sum([node.allocatable[CPU] for node in nodes]), sum([node.allocatable[MEMORY] for node in nodes]), milli
     for pod in scene.snapshot.foreign:
         if pod.status.holds_resources and (node_of := scene.nodes.get(pod.node)) is not None and node_of.schedulable:
             amount = minus(amount, paid(pod, node_of))
@@ -51,11 +42,5 @@ def _pending(scene: Scene, before: Ledger) -> Ledger:
     Requests by GPU memory count as on the smallest GPU.
     """
     ledger = before.copy()
-    smallest = smallest_devices(scene)
-    counts: Counts = {}
-    for gang in scene.snapshot.gangs:
-        waiting = [pod for pod in gang.pods if pod.status is PodStatus.PENDING]
-        if waiting:
-            count_paid(counts, gang, waiting, lambda _: smallest)
-    book(ledger, counts)
+    book(ledger, scene.census.waiting, scene.kinds, smallest_devices(scene))
     return ledger

@@ -35,19 +35,19 @@ class VictimBook:
         self._actions = scene.actions
         self._now_s = scene.snapshot.now_s
         self._longest_s = _longest_s(scene)
-        self._grounds: dict[tuple[str, bool, str], Action | None] = {}
-        self._groups: dict[tuple[str, Action], dict[str, VictimGroup]] = {}
+        self._groups: dict[str, list[tuple[Action, dict[str, VictimGroup]]]] = {}
         for change in scene.changes.values():
             for eviction in change.evictions:
-                for group in self._file(change, eviction):
-                    group.evictions.append(eviction)
+                if eviction.reason not in FOR_NO_GANG:
+                    for group in self._groups_of(change, eviction):
+                        group.evictions.append(eviction)
             for move in change.moves:
-                for group in self._file(change, move):
+                for group in self._groups_of(change, move):
                     group.moves.append(move)
 
     def groups(self, helped: str, action: Action) -> list[VictimGroup]:
         """What is disturbed for the gang ``helped`` by the right of ``action``, one entry per disturbed gang."""
-        return list(self._groups.get((helped, action), {}).values())
+        return [group for own, groups in self._groups.get(helped, ()) if own is action for group in groups.values()]
 
     def may_protect(self, victim: Gang) -> bool:
         """False once the gang's run time exceeds every minimum run time."""
@@ -59,23 +59,37 @@ class VictimBook:
         The entry's own action if it admitted the gang; else, as one victim may serve several gangs, the first other
         action of the gang that allows as much.
         """
-        moves = isinstance(entry, Move)
-        own = entry.action if isinstance(entry, Move) else _BY_REASON[entry.reason]
-        key = own.value, moves, helped
-        if key not in self._grounds:
-            allowed = DISRUPTIVE if moves else EVICTING
-            actions = self._actions.get(helped, [])
-            candidates = [action for action in (own, *allowed) if action in allowed and action in actions]
-            self._grounds[key] = candidates[0] if candidates else None
-        return self._grounds[key]
+        own, allowed = own_action(entry), DISRUPTIVE if isinstance(entry, Move) else EVICTING
+        actions = self._actions.get(helped, ())
+        if own in actions and own in allowed:
+            return own
+        return next((action for action in allowed if action in actions), None)
 
-    def _file(self, change: Change, entry: Move | Eviction) -> Iterator[VictimGroup]:
-        if isinstance(entry, Eviction) and entry.reason in FOR_NO_GANG:
-            return
+    def _groups_of(self, change: Change, entry: Move | Eviction) -> list[VictimGroup]:
+        found: list[VictimGroup] = []
         for helped in entry.helps:
             action = self.action_for(entry, helped)
             if action is not None:
-                yield self._groups.setdefault((helped, action), {}).setdefault(change.gang.key, VictimGroup(change))
+                groups = self._groups_for(helped, action)
+                if change.gang.key not in groups:
+                    groups[change.gang.key] = VictimGroup(change)
+                found.append(groups[change.gang.key])
+        return found
+
+    def _groups_for(self, helped: str, action: Action) -> dict[str, VictimGroup]:
+        """By disturbed gang."""
+        known = self._groups.setdefault(helped, [])
+        for own, groups in known:
+            if own is action:
+                return groups
+        groups = {}
+        known.append((action, groups))
+        return groups
+
+
+def own_action(entry: Move | Eviction) -> Action:
+    """The action that the entry itself names."""
+    return entry.action if isinstance(entry, Move) else _BY_REASON[entry.reason]
 
 
 def disturbances(scene: Scene) -> Iterator[Move | Eviction]:

@@ -48,6 +48,14 @@ def coming(target: str) -> Bind:
     return bind("g", 0, target, 0, action=Action.PREEMPT, nominated=True)
 
 
+def test_a_needless_victim_is_found_beside_a_reclaim_that_gets_nothing() -> None:
+    here = a_cluster([a_node("n0", gpus=2)], [a_gang("g"), a_gang("h"), a_gang("r", on="n0")])
+    admitted = (("ns/h", Action.RECLAIM), ("ns/g", Action.RECLAIM))
+    one = plan(bind("g", 0, "n0", 1, action=Action.RECLAIM), admitted=admitted)
+    one = replace(one, evictions=(evict("r", 0, "n0", "g", reason="reclaim"),))
+    assert {found.rule for found in check_plan(here, one)} == {"order", "needless"}
+
+
 # -- one tenant at a time ----------------------------------------------------------------------------------------------
 
 

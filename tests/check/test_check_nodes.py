@@ -68,6 +68,12 @@ def test_a_move_must_start_where_the_pod_runs() -> None:
     assert broken(here, plan(bind("g", 0, "n1", 0), moves=(move,))) == ["form"]
 
 
+def test_a_move_must_start_on_a_node_of_the_cluster() -> None:
+    here = a_cluster([a_node("n1", 2), a_node("n2", 2)], [a_gang("g"), a_gang("r", on=["gone"])])
+    move = Move("ns/r-0", "ns/r", "gone", "n2", (Device(1, 1000),), ("ns/g",))
+    assert broken(here, plan(bind("g", 0, "n1", 0), moves=(move,))) == ["form"]
+
+
 def test_evicting_a_pending_pod_breaks_the_form() -> None:
     here = a_cluster([a_node("n1", 2)], [a_gang("g"), a_gang("h")])
     eviction = Eviction("ns/h-0", "ns/h", "n1", "preempt", ("ns/g",))
