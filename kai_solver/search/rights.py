@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from kai_solver.domain import Action
-from kai_solver.fairness import QueueSurplus, levelled, surplus_above
+from kai_solver.fairness import QueueSurplus, levelled, levelled_above, surplus_above
 from kai_solver.planstate.eligibility import Eligibility, Preemptor
 from kai_solver.planstate.eviction_units import charge_of
 from kai_solver.planstate.outcome import Admission, Outcome
@@ -95,8 +95,8 @@ def _add(table: list[list[int]], path: Iterable[int], charge: Charge, sign: int)
 def reclaimable(state: State, eligibility: Eligibility, preemptor: Preemptor) -> list[QueueSurplus]:
     """What ``preemptor`` may reclaim of each levelled queue, by the numbers of ``state``."""
     right = state.problem.reclaim_right(state.allocated, preemptor.queue, preemptor.charge)
-    found = map(right.surplus, eligibility.reclaim_queues(preemptor))
-    return list({surplus.queue: surplus for surplus in found}.values())
+    leaves = levelled_above(state.problem.queues, preemptor.queue, eligibility.reclaim_queues(preemptor))
+    return [right.surplus(leaf) for leaf in leaves.values()]
 
 
 class _Survey:
