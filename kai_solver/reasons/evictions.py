@@ -9,12 +9,13 @@ from kai_solver.reasons.refusals import queue_vector
 
 
 class EvictionTexts:
-    """Texts of one plan; the line about a queue is made once."""
+    """Texts of one plan; the line about a queue is made once, as is what many pods have in common."""
 
     def __init__(self, problem: Problem) -> None:
         self._problem = problem
         self._drained = problem.drained
         self._lines: dict[int, str] = {}
+        self._found: dict[tuple[Action, int, tuple[int, ...]], str] = {}
 
     def text(self, pod: int, action: Action, gangs: tuple[int, ...]) -> str:
         """The message of the event on an evicted pod; ``gangs``: those it is evicted for."""
@@ -38,10 +39,19 @@ class EvictionTexts:
             return _stale_message(gang, problem.pods[pod])
         if action is Action.CONSOLIDATION:
             return f"Pod {key} was preempted and rescheduled due to bin packing (resource consolidation) procedure"
-        names = ", ".join([problem.gangs[g].gang.key for g in gangs])
-        if action is Action.PREEMPT:
-            return f"Pod {key} was preempted by higher priority workload {names}"
-        return f"Pod {key} was preempted by workload {names}.\n{self._queues(gang.queue, gangs)}"
+        return f"Pod {key} was preempted by {self._evictors(action, gang.queue, gangs)}"
+
+    def _evictors(self, action: Action, victim: int, gangs: tuple[int, ...]) -> str:
+        """For which gangs work of the queue ``victim`` leaves; one gang often takes many pods of a queue."""
+        found = self._found.get((action, victim, gangs))
+        if found is None:
+            names = ", ".join([self._problem.gangs[g].gang.key for g in gangs])
+            if action is Action.PREEMPT:
+                found = f"higher priority workload {names}"
+            else:
+                found = f"workload {names}.\n{self._queues(victim, gangs)}"
+            self._found[action, victim, gangs] = found
+        return found
 
     def _queues(self, victim: int, gangs: tuple[int, ...]) -> str:
         """Lines of the queues on the level where victim and reclaimers are siblings."""

@@ -67,7 +67,9 @@ class Question:
         self.is_rough = self.problem.snapshot.claims is not None and self.problem.snapshot.claims.is_rough
         is_blurred = self.is_rough or self.state.is_crossed
         is_loose = self._has_loose_parts() or bool(self.loose or self.divisible)
-        is_partial = model_input.violated.any() or self._once("partial", lambda: model_input.is_partial(self.units))
+        is_partial = bool(model_input.violated.any()) or self._once(
+            "partial", lambda: model_input.is_partial(self.units)
+        )
         self.is_exact = not (is_blurred or is_partial or self.served or is_loose)
 
     def _once(self, name: Hashable, make: Callable[[], Found]) -> Found:

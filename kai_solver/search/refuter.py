@@ -1,11 +1,13 @@
 """Bounds on the questions of a climb, asked before the greedy looks for victims and before CP-SAT is asked."""
 
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import replace
 
+import numpy as np
+
 from kai_solver.actions import Answer
-from kai_solver.bounds import Allowance, Bounds, Demand, Domains, Evidence, Grown, Moment, Scope
+from kai_solver.bounds import Allowance, Bounds, Demand, Domains, Evidence, Grown, Kept, Moment, Scope
 from kai_solver.domain import Action, Proof
 from kai_solver.planstate.allocation_units import AllocationUnit
 from kai_solver.planstate.eligibility import Preemptor
@@ -27,7 +29,6 @@ NODE_QUESTIONS = 1_000_000
 """
 
 
-Kept = tuple[tuple[int, Mapping[int, int]], ...]
 Tables = tuple[list[list[int]], list[list[int]]]
 """By queue, what it holds, and of that what is not preemptible."""
 
@@ -89,13 +90,11 @@ class Refuter:
         proof = Proof("proven", method, (self.bounds.in_words(found),))
         return Answer("no", proof, evidence=self._evidence(demand, moment))
 
-    def evidence(
-        self, allocation_unit: AllocationUnit, action: Action, kept: Mapping[int, Mapping[int, int]]
-    ) -> Evidence | None:
+    def evidence(self, allocation_unit: AllocationUnit, action: Action, kept: Kept) -> Evidence | None:
         """The question as it stands now, to be kept with a "no" that others gave; ``kept`` as `Demand` has it."""
         if self.is_silent:
             return None
-        return self._evidence(self.demand(allocation_unit, action), self.moment(), tuple(kept.items()))
+        return self._evidence(self.demand(allocation_unit, action), self.moment(), kept)
 
     def _evidence(self, demand: Demand, moment: Moment, kept: Kept | None = None) -> Evidence:
         asked = replace(demand, beside=dict(demand.beside), kept=kept)
@@ -124,7 +123,7 @@ class Refuter:
         saved = savings(self.state)
         free = free_milli(self.state) + saved.total
         so_far = {rule.kind: rule.so_far() for rule in self.state.rules}
-        disturbed = tuple(self._disturbed)
+        disturbed = np.fromiter(self._disturbed, dtype=np.int64, count=len(self._disturbed))
         return Moment(self.state.allocated, self.state.allocated_fixed, free, disturbed, saved.by_queue, so_far)
 
     # -- what is asked ---------------------------------------------------------------------------------------------
