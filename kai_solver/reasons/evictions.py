@@ -9,13 +9,13 @@ from kai_solver.reasons.refusals import queue_vector
 
 
 class EvictionTexts:
-    """Texts of one plan; the line about a queue is made once, as is what many pods have in common."""
+    """Texts of one plan; lines about queues are made once."""
 
     def __init__(self, problem: Problem) -> None:
         self._problem = problem
         self._drained = problem.drained
         self._lines: dict[int, str] = {}
-        self._found: dict[tuple[Action, int, tuple[int, ...]], str] = {}
+        self._levels: dict[tuple[int, tuple[int, ...]], str] = {}
 
     def text(self, pod: int, action: Action, gangs: tuple[int, ...]) -> str:
         """The message of the event on an evicted pod; ``gangs``: those it is evicted for."""
@@ -39,26 +39,20 @@ class EvictionTexts:
             return _stale_message(gang, problem.pods[pod])
         if action is Action.CONSOLIDATION:
             return f"Pod {key} was preempted and rescheduled due to bin packing (resource consolidation) procedure"
-        return f"Pod {key} was preempted by {self._evictors(action, gang.queue, gangs)}"
-
-    def _evictors(self, action: Action, victim: int, gangs: tuple[int, ...]) -> str:
-        """For which gangs work of the queue ``victim`` leaves; one gang often takes many pods of a queue."""
-        found = self._found.get((action, victim, gangs))
-        if found is None:
-            names = ", ".join([self._problem.gangs[g].gang.key for g in gangs])
-            if action is Action.PREEMPT:
-                found = f"higher priority workload {names}"
-            else:
-                found = f"workload {names}.\n{self._queues(victim, gangs)}"
-            self._found[action, victim, gangs] = found
-        return found
+        names = ", ".join([problem.gangs[g].gang.key for g in gangs])
+        if action is Action.PREEMPT:
+            return f"Pod {key} was preempted by higher priority workload {names}"
+        return f"Pod {key} was preempted by workload {names}.\n{self._queues(gang.queue, gangs)}"
 
     def _queues(self, victim: int, gangs: tuple[int, ...]) -> str:
         """Lines of the queues on the level where victim and reclaimers are siblings."""
-        tree = self._problem.queues
-        pairs = [levelled(tree, self._problem.gangs[g].queue, victim) for g in gangs]
-        queues = dict.fromkeys([theirs for _, theirs in pairs] + [mine for mine, _ in pairs])
-        return "\n".join([self._line(queue) for queue in queues])
+        reclaimers = tuple([self._problem.gangs[g].queue for g in gangs])
+        found = self._levels.get((victim, reclaimers))
+        if found is None:
+            pairs = [levelled(self._problem.queues, reclaimer, victim) for reclaimer in reclaimers]
+            queues = dict.fromkeys([theirs for _, theirs in pairs] + [mine for mine, _ in pairs])
+            found = self._levels[victim, reclaimers] = "\n".join([self._line(queue) for queue in queues])
+        return found
 
     def _line(self, queue: int) -> str:
         if queue not in self._lines:
