@@ -28,7 +28,6 @@ class PodRules:
         rules: dict[PodSelector, None] = {}
         wishes: dict[PodSelector, None] = {}
         self._is_borne = False
-        self._last: tuple[Pod | None, Labels] = (None, ())
         for pod in bearers:
             key = (id(pod.constraints), pod.namespace)
             if key not in seen:
@@ -43,17 +42,7 @@ class PodRules:
         return self._is_borne
 
     def labels_of(self, pod: Pod) -> Labels:
-        """Namespace and those labels of ``pod`` that some rule looks at; empty where no rule is about it.
-
-        Pods of one gang come one after the other, and most have the same labels: then the answer is the last one.
-        """
-        last, found = self._last
-        if last is None or last.constraints is not pod.constraints or not _are_alike(last, pod):
-            found = self._find_labels(pod)
-            self._last = pod, found
-        return found
-
-    def _find_labels(self, pod: Pod) -> Labels:
+        """Namespace and those labels of ``pod`` that some rule looks at; empty where no rule is about it."""
         if not pod.constraints.binds_pods and not self._rules.speaks_of(pod):
             return ()
         if not self._rules:  # Ports and tenants: the pod's own constraints say it all.
@@ -71,28 +60,15 @@ class PodRules:
             return found
         matched: dict[PodSelector, list[int]] = {}
         bearers: dict[PodSelector, list[int]] = {}
-        own: dict[tuple[int, str], tuple[PodSelector, ...]] = {}
-        last: Pod | None = None
-        selectors: Sequence[PodSelector] = ()
         for number, pod in enumerate(pods):
-            if last is None or not _are_alike(last, pod):
-                last, selectors = pod, self._wishes.matching(pod)
-            for selector in selectors:
+            for selector in self._wishes.matching(pod):
                 matched.setdefault(selector, []).append(number)
             if pod.constraints.preferred_spread:  # Prefers nodes with the key of its domains even where it is alone.
                 found.add(number)
             if pod.constraints.preferred_pods or pod.constraints.preferred_spread:
-                key = (id(pod.constraints), pod.namespace)
-                if key not in own:
-                    own[key] = tuple(wished_selectors_of(pod.constraints, pod.namespace))
-                for selector in own[key]:
+                for selector in wished_selectors_of(pod.constraints, pod.namespace):
                     bearers.setdefault(selector, []).append(number)
         for selector, numbers in matched.items():
             if len(numbers) > 1 or numbers != bearers[selector]:
                 found.update(numbers, bearers[selector])
         return found
-
-
-def _are_alike(one: Pod, other: Pod) -> bool:
-    """Whether selectors cannot tell the two apart."""
-    return one.labels == other.labels and one.namespace == other.namespace
