@@ -70,17 +70,27 @@ def _spare_fewer(outcome: Outcome, placer: Placer, gangs: Sequence[tuple[int, li
 def _spare_moves(outcome: Outcome, placer: Placer) -> None:
     """Let moved pods stay that could after all: whole gangs, since search and stages may end before they have seen it,
     and single pods, since those move a core as a whole.
+
+    Tried are pods of which sums say that they might fit where they ran, or where some pod that moved leaves room.
     """
-    state = outcome.state
+    state, origin = outcome.state, outcome.state.problem.pod_node
     newcomers = {admission.allocation_unit.gang for admission in outcome.admissions}
     moved: dict[int, list[int]] = {}
-    for pod in sorted(state.gone & state.places.keys()):
+    gone = sorted(state.gone & state.places.keys())
+    could = dict(zip(gone, could_return(state, gone), strict=True))
+    for pod in gone:
         moved.setdefault(state.problem.pod_gang[pod], []).append(pod)
+    freed: set[int] = set()
     for gang, pods in moved.items():
-        shape = state.problem.gangs[gang]
-        if gang not in newcomers and not _stay(state, placer, shape, pods):
-            for pod in pods:
-                _stay(state, placer, shape, [pod])
+        shape, nodes = state.problem.gangs[gang], {state.places[pod].node for pod in pods}
+        tried = [pod for pod in pods if could[pod] or origin[pod] in freed or origin[pod] in nodes]
+        if gang in newcomers or not tried:
+            continue
+        if len(tried) == len(pods) and _stay(state, placer, shape, pods):
+            freed |= nodes
+        elif len(pods) > 1:
+            stayed = [_stay(state, placer, shape, [pod]) for pod in tried]
+            freed |= nodes if any(stayed) else set()
 
 
 def _stay(state: State, placer: Placer, gang: GangShape, pods: list[int]) -> bool:

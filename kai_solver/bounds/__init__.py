@@ -2,7 +2,7 @@
 
 from kai_solver.bounds.blocking import Allowance, Evidence
 from kai_solver.bounds.counting import Domains, Relaxed, count_bound
-from kai_solver.bounds.demand import Demand, Grown, Scope
+from kai_solver.bounds.demand import Demand, Grown, Kept, Scope
 from kai_solver.bounds.refuting import Bounds, Moment, Refuted
 
 __all__ = [
@@ -12,6 +12,7 @@ __all__ = [
     "Domains",
     "Evidence",
     "Grown",
+    "Kept",
     "Moment",
     "Refuted",
     "Relaxed",

@@ -1,6 +1,7 @@
 """What a bound is asked: one allocation unit of a gang, beside what must have a place too, on one action."""
 
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -37,6 +38,36 @@ class Grown:
     charge: Charge
 
 
+@dataclass(slots=True, eq=False)
+class Kept:
+    """Pods by shape of each gang that may move but not leave: many questions have the same."""
+
+    rooms: Mapping[int, Mapping[int, int]]
+    _total: Counter[int] | None = None
+
+    def mask(self, gangs: int) -> BoolArray:
+        """(G,) these gangs, of so many."""
+        found = np.zeros(gangs, dtype=np.bool_)
+        found[list(self.rooms)] = True
+        return found
+
+    def without(self, spared: BoolArray | None) -> Counter[int]:
+        """Pods by shape of those that are not ``spared`` (G,); None: of all, which are counted once."""
+        if spared is None:
+            if self._total is None:
+                self._total = _sum(self.rooms.values())
+            return self._total
+        return _sum(pods for gang, pods in self.rooms.items() if not spared[gang])
+
+
+def _sum(rooms: Iterable[Mapping[int, int]]) -> Counter[int]:
+    total: Counter[int] = Counter()
+    for pods in rooms:
+        for shape, count in pods.items():
+            total[shape] += count
+    return total
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Demand:
     """One question.
@@ -56,8 +87,7 @@ class Demand:
     grown
         Of those admitted, what gangs got that ran before: it counts beside ``needed`` where they stay.
     kept
-        (Gang, its pods by shape) of those that may move but not leave, if that is known exactly; None: as far as
-        masks tell.
+        Pods of those that may move but not leave, if that is known exactly; None: as far as masks tell.
     deep
         Flow is asked too where counts say nothing: milliseconds, where those cost microseconds.
     spare_charge
@@ -76,7 +106,7 @@ class Demand:
     scope: Scope | None = None
     spacings: tuple[Spacing, ...] = ()
     grown: tuple[Grown, ...] = ()
-    kept: tuple[tuple[int, Mapping[int, int]], ...] | None = None
+    kept: Kept | None = None
     deep: bool = False
     spare_charge: Charge = (0, 0, 0)
     pods: tuple[int, ...] = ()

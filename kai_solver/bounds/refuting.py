@@ -19,6 +19,7 @@ from kai_solver.problem import Problem
 from kai_solver.problem.rules import Holding
 from kai_solver.units import GPU, QUEUE_RESOURCES, UNLIMITED, format_amount
 
+IntArray = NDArray[np.int64]
 BoolArray = NDArray[np.bool_]
 
 MOST_DOMAINS = 16
@@ -49,7 +50,7 @@ class Moment:
     allocated: Table
     fixed: Table
     free_milli: int
-    disturbed: Sequence[int] = ()
+    disturbed: IntArray = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
     savable: Sequence[int] = ()
     so_far: Mapping[str, Any] = field(default_factory=dict)
 
@@ -108,24 +109,19 @@ class Bounds:
     def leaving(self, demand: Demand, moment: Moment, dropped: frozenset[str] = NOTHING) -> BoolArray:
         """(G,) gangs that may be out of the way."""
         leaving = self.rights.leaving(demand, moment.allocated, dropped)
-        if moment.disturbed:
+        if len(moment.disturbed):
             leaving = leaving.copy()
-            leaving[list(moment.disturbed)] = True
+            leaving[moment.disturbed] = True
         return leaving
 
-    def _spared(self, demand: Demand, moment: Moment, leaving: BoolArray, dropped: frozenset[str]) -> BoolArray:
-        """(G,) gangs that may be evicted once protections are dropped: they need no other place."""
+    def _spared(self, demand: Demand, moment: Moment, dropped: frozenset[str]) -> BoolArray | None:
+        """(G,) gangs that may be evicted once protections are dropped: they need no other place. None: none may."""
         if demand.action not in EVICTING or not dropped & self.protections:
-            return np.zeros_like(leaving)
+            return None
         may, could = (self.rights.leaving(demand, moment.allocated, rules) for rules in (dropped, NOTHING))
         for kind, holding in self.holding.items():
             could = could & ~holding.whole if kind in dropped else could
         return may & ~could
-
-    def _mask(self, gangs: Sequence[int]) -> BoolArray:
-        mask = np.zeros(len(self.problem.gangs), dtype=np.bool_)
-        mask[list(gangs)] = True
-        return mask
 
     def _lacks_room(
         self, demand: Demand, moment: Moment, leaving: BoolArray, dropped: frozenset[str]
@@ -144,15 +140,14 @@ class Bounds:
         """Pods by shape of others that must have a place too when the gangs ``leaving`` (G,) are out of the way."""
         beside = Counter(demand.beside_of(leaving))
         barred = self.barred(dropped)
-        may_leave = leaving
         if demand.kept is not None:
-            spared = self._spared(demand, moment, leaving, dropped)
-            for gang, pods in demand.kept:
-                beside.update(pods if not spared[gang] else {})
-            may_leave = leaving & ~self._mask([gang for gang, _ in demand.kept])
+            beside.update(demand.kept.without(self._spared(demand, moment, dropped)))
         elif demand.action is Action.CONSOLIDATION:
-            beside.update(self.residents.room_at_origins(leaving & ~self._mask(moment.disturbed), barred))
+            moving = leaving.copy()
+            moving[moment.disturbed] = False
+            beside.update(self.residents.room_at_origins(moving, barred))
         if barred is not None and demand.action in EVICTING:
+            may_leave = leaving if demand.kept is None else leaving & ~demand.kept.mask(len(leaving))
             staying: Counter[int] = Counter()
             for holding in self._holding(dropped):
                 staying |= holding.staying(may_leave, barred)  # Rules may hold the same pods.

@@ -113,10 +113,13 @@ class Residents:
         device_free = problem.device_free + problem.device_releasing
         gone = leaving[self.owner] if barred is None else leaving[self.owner] & ~barred
         if gone.any():
-            np.add.at(free.T, self.node[gone], self._requests[gone])
+            nodes, requests = self.node[gone], self._requests[gone]
+            for resource, amounts in enumerate(free):  # By two indices it takes four to seven times as long.
+                np.add.at(amounts, nodes, requests[:, resource])
             row, device, parts = self._held_devices
             mine = gone[row]
-            np.add.at(device_free, (self.node[row[mine]], device[mine]), parts[mine])
+            devices = self.node[row[mine]] * device_free.shape[1] + device[mine]
+            np.add.at(device_free.reshape(-1), devices, parts[mine])
             # A reservation pod goes with the last of the pods that share its device: at most as many as are shared.
             free[PODS] += (problem.sharers > 0).sum(axis=1)
         left = self.pods[gone]

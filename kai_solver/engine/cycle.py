@@ -240,6 +240,11 @@ def _places(outcome: Outcome) -> int:
     return len({problem.modelled_shape(pod) for pod in pods}) * len(problem.nodes)
 
 
+def _disturbs(outcome: Outcome) -> bool:
+    """Whether any gang was admitted for which others leave or move."""
+    return any(admission.units for admission in outcome.admissions)
+
+
 class _Run:
     """One cycle's course."""
 
@@ -410,7 +415,7 @@ class _Run:
         """Ask for the prices of what is admitted now, where victims were taken and a ``part`` of the time is enough."""
         by_gpus = "disruption-gpus" in self.model.disrupting
         left_s = self._priced_until_s - self.clock()
-        is_asked = any(a.units for a in outcome.admissions) and bool(self.model.disrupting)
+        is_asked = _disturbs(outcome) and bool(self.model.disrupting)
         has_time = self.model.search.deterministic or part * left_s >= PRICING_BUILDS * self._build_s
         if not is_asked or self.should_stop() or not has_time:
             return None
@@ -430,7 +435,7 @@ class _Run:
 
         None either where what may be changed is not known, and to find that out would end the cycle too late.
         """
-        if child is None or (refined is not None and not is_unproven(refined.stages)):
+        if child is None or not _disturbs(outcome) or (refined is not None and not is_unproven(refined.stages)):
             return {}
         if not self._knows_rights(outcome) and not self.model.search.deterministic:
             end_s = self.clock() + RIGHTS_BUILDS * self._build_s + self.kept_s
@@ -497,8 +502,12 @@ class _Run:
     def _improve(self, outcome: Outcome, child: SolverChild | None) -> tuple[Refined | None, Stage | None]:
         """Change ``outcome`` for the better; what was proven of its stages, and the stage of links.
 
-        The prices of what is admitted are found in the solver's process while victims and places are.
+        The prices of what is admitted are found in the solver's process while victims and places are. Where all gangs
+        run and none has left or moved for them, only links are left to choose.
         """
+        if outcome.state.problem.outlook is None and not _disturbs(outcome) and not outcome.waiting:
+            spare(outcome)
+            return None, self._link(outcome)
         is_priced = child is not None and _places(outcome) >= PRICED_FROM and not self._is_least(outcome)
         if child is not None and is_priced and self._chains_take_long(outcome):
             self._pricing = self._ask_prices(outcome, child, PRICING_PART)
@@ -552,8 +561,7 @@ class _Run:
 
     def _is_least(self, outcome: Outcome) -> bool:
         """Whether no gang waits, and sums prove that no less work could leave."""
-        has_victims = any(admission.units for admission in outcome.admissions)
-        return not outcome.waiting and has_victims and self._counted(outcome) is not None
+        return not outcome.waiting and _disturbs(outcome) and self._counted(outcome) is not None
 
     def _counted(self, outcome: Outcome) -> tuple[Stage, ...] | None:
         """The stages where sums prove them all (`proven_by_count`), counted once for the same rights."""

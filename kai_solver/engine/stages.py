@@ -1,5 +1,6 @@
 """What a plan costs, stage by stage."""
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -96,7 +97,9 @@ def _opened(state: State) -> Stage:
     problem = state.problem
     is_free, opened = wholly_free(problem), opened_nodes(state)
     packs, shape_of = [shape.nodes == "binpack" for shape in problem.shapes.shapes], problem.pod_shape
-    demand = sum(least_milli(problem, pod) for pod in state.places if packs[shape_of[pod]])
+    shapes = [shape_of[pod] for pod in state.places]
+    one_of = dict(zip(shapes, state.places, strict=True))
+    demand = sum(n * least_milli(problem, one_of[shape]) for shape, n in Counter(shapes).items() if packs[shape])
     elsewhere = sum(len(p.devices) * p.parts for p in state.places.values() if not is_free[p.node])
     room = -(-(elsewhere + int(np.maximum(state.device_future[~is_free], 0).sum())) // PARTS_OF_MILLI)
     sizes = np.sort(problem.gpus[is_free])[::-1].cumsum() * MILLI

@@ -6,6 +6,7 @@ order of a Go map, ties here go by age and UID.
 
 from collections.abc import Sequence
 from fractions import Fraction
+from functools import lru_cache
 from math import floor, isfinite
 
 import numpy as np
@@ -140,6 +141,7 @@ def _capped(amount: int, cap: int) -> int:
     return amount if cap == UNLIMITED else min(cap, amount)
 
 
+@lru_cache(maxsize=1024)
 def _exact(value: float) -> Fraction:
     """The decimal number that people wrote, not its binary neighbour; no number counts as 0."""
     return Fraction(str(value)) if isfinite(value) else Fraction(0)

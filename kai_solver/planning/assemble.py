@@ -1,12 +1,13 @@
 """An outcome of the search as a plan: binds, moves, evictions, and what stays pending, each with its reason."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
+from itertools import chain
 from typing import Any
 
 from kai_solver.domain import Action, Bind, Device, Eviction, EvictionReason, GpuLink, Move, Plan, Unmoved
-from kai_solver.planning.gpus import Comer, GpuNames, chosen_gpus, named_claims
+from kai_solver.planning.gpus import Comer, GpuNames, chosen_gpus, known_graphs, named_claims
 from kai_solver.planning.ranks import places_by_rank
 from kai_solver.planstate.origins import is_at_origin
 from kai_solver.planstate.outcome import Outcome
@@ -86,13 +87,19 @@ def _given_devices(problem: Problem, outcome: Outcome) -> _GivenDevices:
         if not is_at_origin(problem, pod, places[pod], labels.get(places[pod].node, {}))
     ]
 
-    def comer(pod: int, *, at_once: bool) -> Comer:
-        place = places[pod]
-        return Comer(pod, place.node, _labelled(place, labels), at_once)
+    graphs = known_graphs(problem, dict.fromkeys(places[pod].node for pod in (*come, *moved)))
+    if not graphs:
+        return _GivenDevices(places, moved, labels, {})
 
-    comers = [comer(pod, at_once=places[pod].now) for pod in come] + [comer(pod, at_once=False) for pod in moved]
+    def comers(pods: Sequence[int], *, may_start: bool) -> Iterator[Comer]:
+        for pod in pods:
+            place = places[pod]
+            if place.node in graphs:
+                yield Comer(pod, place.node, _labelled(place, labels), may_start and place.now)
+
+    both = chain(comers(come, may_start=True), comers(moved, may_start=False))
     leaving = (state.gone - state.places.keys()).union(moved)
-    return _GivenDevices(places, moved, labels, chosen_gpus(problem, comers, leaving))
+    return _GivenDevices(places, moved, labels, chosen_gpus(problem, graphs, both, leaving))
 
 
 def _binds(problem: Problem, outcome: Outcome, given_devices: _GivenDevices) -> tuple[Bind, ...]:
@@ -124,12 +131,16 @@ def _in_order(binds: list[Bind], ranks: Sequence[Sequence[int]]) -> tuple[Bind, 
 
 def _rank(problem: Problem, place: Place) -> Sequence[int]:
     """When a bind is carried out, by the first optional rule that says so; empty where it does not matter."""
+    if not place.grants:
+        return ()
     granting = (rule for rule in problem.rules if rule.kind in place.grants)
     return next(filter(None, (rule.bind_order(place.grants[rule.kind]) for rule in granting)), ())
 
 
 def _fields(problem: Problem, place: Place) -> dict[str, Any]:
     """Fields of a bind or move that show what optional rules grant."""
+    if not place.grants:
+        return {}
     granting = (rule for rule in problem.rules if rule.kind in place.grants)
     return {
         key: value for rule in granting for key, value in rule.plan_fields(place.node, place.grants[rule.kind]).items()

@@ -44,8 +44,16 @@ class Comer(NamedTuple):
     at_once: bool
 
 
-def chosen_gpus(problem: Problem, comers: Iterable[Comer], leaving: Collection[int]) -> GpuNames:
-    """The best whole GPUs of a device plugin for ``comers`` whose nodes' links are known.
+def known_graphs(problem: Problem, nodes: Iterable[int]) -> dict[int, LinkGraph]:
+    """The links of those of ``nodes`` on which GPUs of a device plugin may be chosen by them."""
+    offered = _offered(problem)
+    return {node: graph for node in nodes if (graph := _known_graph(problem, node, offered)) is not None}
+
+
+def chosen_gpus(
+    problem: Problem, graphs: Mapping[int, LinkGraph], comers: Iterable[Comer], leaving: Collection[int]
+) -> GpuNames:
+    """The best whole GPUs for ``comers``, all on nodes with ``graphs``.
 
     ``leaving``: pods that run and do not stay where they are.
     """
@@ -53,12 +61,10 @@ def chosen_gpus(problem: Problem, comers: Iterable[Comer], leaving: Collection[i
     for comer in comers:
         if comer.gpus:
             by_node.setdefault(comer.node, []).append(comer)
-    offered = _offered(problem)
-    graphs = {node: graph for node in by_node if (graph := _known_graph(problem, node, offered)) is not None}
-    boards = _boards(problem, graphs, leaving) if graphs else {}
+    boards = _boards(problem, by_node, leaving) if by_node else {}
     choice = _Choice(problem, known_tables())
-    for node, graph in graphs.items():
-        choice.on_node(node, graph, boards[node], by_node[node])
+    for node, own in by_node.items():
+        choice.on_node(node, graphs[node], boards[node], own)
     return choice.chosen
 
 

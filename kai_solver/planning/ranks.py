@@ -47,7 +47,8 @@ def _coming(problem: Problem, outcome: Outcome) -> dict[int, dict[int, Kind]]:
     state = outcome.state
     found: dict[int, dict[int, Kind]] = {}
     for admission in outcome.admissions:
-        if len(problem.gangs[admission.allocation_unit.gang].gang.pods) < 2:
+        asking = problem.gangs[admission.allocation_unit.gang].gang
+        if len(asking.pods) < 2 or not any(pod.labels for pod in asking.pods):
             continue
         mine = found.setdefault(admission.allocation_unit.gang, {})
         for pod in admission.allocation_unit.pods:

@@ -158,6 +158,41 @@ def shape_gang(
     return GangShape(index, gang, queue, root, tuple(leaves), placement, family)
 
 
+def renumbered(shape: GangShape, index: int, shift: int) -> GangShape:
+    """The same gang with the number ``index``, and pods that come ``shift`` later in the problem's table."""
+    if len(shape.leaves) == 1 and shape.root.children[0] is shape.leaves[0]:
+        leaf = _shifted(shape.leaves[0], shift)
+        group = shape.root
+        flat = TreeNode(group.name, group.needed, group.topology, (leaf,))
+        return GangShape(index, shape.gang, shape.queue, flat, (leaf,), shape.placement, shape.family)
+    leaves: list[Leaf] = []
+    root = _shifted_below(shape.root, shift, leaves)
+    return GangShape(index, shape.gang, shape.queue, root, tuple(leaves), shape.placement, shape.family)
+
+
+def _shifted_below(node: TreeNode, shift: int, leaves: list[Leaf]) -> TreeNode:
+    children: list[TreeNode | Leaf] = []
+    for child in node.children:
+        if isinstance(child, Leaf):
+            leaf = _shifted(child, shift)
+            leaves.append(leaf)
+            children.append(leaf)
+        else:
+            children.append(_shifted_below(child, shift, leaves))
+    return node._replace(children=tuple(children))
+
+
+def _shifted(leaf: Leaf, shift: int) -> Leaf:
+    name, min_member, topology, pending, active, gated, blocked = leaf
+    if pending:
+        pending = tuple([pod + shift for pod in pending])
+    if active:
+        active = tuple([pod + shift for pod in active])
+    if blocked:
+        blocked = tuple([pod + shift for pod in blocked])
+    return Leaf(name, min_member, topology, pending, active, gated, blocked)
+
+
 def _node(group: SubGroup, stands: Standings, first: int, leaves: list[Leaf]) -> TreeNode:
     children: list[TreeNode | Leaf] = []
     for child in group.children:

@@ -1,17 +1,17 @@
 """All pods of a snapshot by number: shape, gang, node and what they cost; and the gangs that take part."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Hashable, Iterator, Sequence
 from itertools import chain, repeat
 from typing import NamedTuple
 
 from kai_solver.domain import NO_PLACEMENT, Gang, Placement, Pod, Policy, Snapshot, inherited
 from kai_solver.fairness import QueueTree
 from kai_solver.problem.charges import Charge, charge
-from kai_solver.problem.gangs import GangShape, shape_gang
+from kai_solver.problem.gangs import GangShape, renumbered, shape_gang
 from kai_solver.problem.kinds import Kinds
 from kai_solver.problem.known_pods import KnownPods
 from kai_solver.problem.node_table import NodeTable
-from kai_solver.problem.podrules import Labels, PodRules
+from kai_solver.problem.podrules import PodRules
 from kai_solver.problem.rows import GangRow
 from kai_solver.problem.rules import surveyed
 from kai_solver.problem.shapes import ShapeTable, Style
@@ -87,11 +87,29 @@ class PodTable:
     # -- gangs ---------------------------------------------------------------------------------------------------
 
     def _number_gangs(self, rows: Sequence[GangRow]) -> list[int]:
-        """Index of every row's gang, -1 for those that take no part; their stretches are noted."""
+        """Index of every row's gang, -1 for those that take no part; their stretches are noted.
+
+        A gang that was numbered among the same queues takes part as it did: only its number is another one, and that
+        of its pods. Where one gang of a hundred changed, that is so of nearly all.
+        """
         numbers: list[int] = []
         first = 0
         last = NO_PLACEMENT
+        gangs, tree = self.gangs, self._tree
         for row in rows:
+            known = row.shape
+            if known is not None and row.tree is tree and known.family < 0:
+                index = len(gangs)
+                if known.index != index or row.first != first:
+                    known = row.shape = renumbered(known, index, first - row.first)
+                    row.first = first
+                numbers.append(index)
+                gangs.append(known)
+                if known.placement is not last:
+                    self._stretches.append((first, last))
+                    last = known.placement
+                first += len(row.kinds)
+                continue
             gang = row.gang
             queue_info = self._queue_infos.get(gang.queue) or self._queue_info(gang.queue)
             placement = NO_PLACEMENT
@@ -101,8 +119,8 @@ class PodTable:
             else:
                 shape = self._shape(row, queue_info, first)
                 placement = shape.placement
-                numbers.append(len(self.gangs))
-                self.gangs.append(shape)
+                numbers.append(len(gangs))
+                gangs.append(shape)
             if placement is not last:
                 self._stretches.append((first, last))
                 last = placement
@@ -146,16 +164,18 @@ class PodTable:
     def _number_shapes(self, rules: PodRules, policy: Policy) -> list[int]:
         """Shape of every pod; numbers are given in the order in which shapes are met."""
         numbers: list[int] = []
-        known: dict[Placement, dict[tuple[int, Labels], int]] = {}
+        known: dict[Placement, dict[Hashable, int]] = {}
         start = 0
-        labels = map(rules.labels_of, self.pods) if rules else repeat(())
-        keys = list(zip(self.kinds, labels, strict=False))
+        kinds: Sequence[Hashable] = self.kinds
+        keys = list(zip(kinds, map(rules.labels_of, self.pods), strict=True)) if rules else kinds
         for end, placement in self._stretches:
-            found = known.setdefault(placement, {})
-            for key, pod in zip(keys[start:end], self.pods[start:end], strict=True):
-                if key not in found:
-                    found[key] = self.shapes.index(pod, _style(pod, placement, policy))
-            numbers += [found[key] for key in keys[start:end]]
+            found, own = known.setdefault(placement, {}), keys[start:end]
+            new = [key for key in dict.fromkeys(own) if key not in found]
+            if new:
+                first = dict(zip(reversed(own), reversed(self.pods[start:end]), strict=True))
+                for key in new:
+                    found[key] = self.shapes.index(first[key], _style(first[key], placement, policy))
+            numbers += map(found.__getitem__, own)
             start = end
         return numbers
 
@@ -163,7 +183,7 @@ class PodTable:
         """What each pod costs where it runs, and at least; they differ for requests by GPU memory only."""
         node_table, samples = self._node_table, self._kinds.samples
         known = self._cost
-        charges = [known[kind] for kind in self.kinds]
+        charges = list(map(known.__getitem__, self.kinds))
         by_memory = {kind for kind in known if samples[kind].gpu.memory_mib}
         if not by_memory:
             return charges, charges

@@ -9,12 +9,13 @@ from kai_solver.reasons.refusals import queue_vector
 
 
 class EvictionTexts:
-    """Texts of one plan; the line about a queue is made once."""
+    """Texts of one plan; lines about queues are made once."""
 
     def __init__(self, problem: Problem) -> None:
         self._problem = problem
         self._drained = problem.drained
         self._lines: dict[int, str] = {}
+        self._levels: dict[tuple[int, tuple[int, ...]], str] = {}
 
     def text(self, pod: int, action: Action, gangs: tuple[int, ...]) -> str:
         """The message of the event on an evicted pod; ``gangs``: those it is evicted for."""
@@ -45,10 +46,13 @@ class EvictionTexts:
 
     def _queues(self, victim: int, gangs: tuple[int, ...]) -> str:
         """Lines of the queues on the level where victim and reclaimers are siblings."""
-        tree = self._problem.queues
-        pairs = [levelled(tree, self._problem.gangs[g].queue, victim) for g in gangs]
-        queues = dict.fromkeys([theirs for _, theirs in pairs] + [mine for mine, _ in pairs])
-        return "\n".join([self._line(queue) for queue in queues])
+        reclaimers = tuple([self._problem.gangs[g].queue for g in gangs])
+        found = self._levels.get((victim, reclaimers))
+        if found is None:
+            pairs = [levelled(self._problem.queues, reclaimer, victim) for reclaimer in reclaimers]
+            queues = dict.fromkeys([theirs for _, theirs in pairs] + [mine for mine, _ in pairs])
+            found = self._levels[victim, reclaimers] = "\n".join([self._line(queue) for queue in queues])
+        return found
 
     def _line(self, queue: int) -> str:
         if queue not in self._lines:

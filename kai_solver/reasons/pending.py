@@ -30,8 +30,8 @@ from kai_solver.problem.rules import rule_of_kind
 from kai_solver.reasons.attempt import GANG
 from kai_solver.units import MILLI
 
-Names = dict[int, bool]
-"""By refusal (identity; one serves all gangs of one shape): whether its errors hold placeholders for names."""
+Names = dict[int, tuple[bool, ...]]
+"""By refusal (identity; one serves all gangs of one shape): which of its errors hold placeholders for names."""
 
 FOUND_NO_ROOM = "No room was found for the workload when it had its turn"
 """Where no refusal says more: no time was left for it, or pods that leave have made room since."""
@@ -74,7 +74,7 @@ def pending_gangs(problem: Problem, outcome: Outcome, is_late: Callable[[], bool
     found += [
         _dropped(shape.gang.key)
         for shape in problem.gangs
-        if shape.index not in served and shape.pending and any(outcome.state.gangs[shape.index].pending)
+        if any(outcome.state.gangs[shape.index].pending) and shape.index not in served and shape.pending
     ]
     return tuple(sorted(found, key=lambda p: p.gang))
 
@@ -220,12 +220,10 @@ def _errors(
         is_delay = refusal.reason is Reason.PREEMPTION_DELAY
         if not number or refusal.proof.method == "size" or (is_delay and not delayed):
             if id(refusal) not in names:
-                names[id(refusal)] = any(map(_holds_names, refusal.fit_errors))
-            if names[id(refusal)]:
-                pods = outcome.asked.get((gang, action), ())
-                yield from (_named(problem, gang, pods, error) for error in refusal.fit_errors)
-            else:
-                yield from refusal.fit_errors
+                names[id(refusal)] = tuple(map(_holds_names, refusal.fit_errors))
+            pods = outcome.asked.get((gang, action), ())
+            for error, holds_names in zip(refusal.fit_errors, names[id(refusal)], strict=True):
+                yield _named(problem, gang, pods, error) if holds_names else error
         delayed |= is_delay
 
 
@@ -243,9 +241,7 @@ def _holds_names(error: FitError) -> bool:
 
 
 def _named(problem: Problem, gang: int, pods: tuple[int, ...], error: FitError) -> FitError:
-    """``error`` with the names of ``gang`` and ``pods`` put in."""
-    if not _holds_names(error):
-        return error
+    """``error``, which holds placeholders, with the names of ``gang`` and ``pods`` put in."""
     messages = tuple([_with_names(problem, gang, pods, text) for text in error.messages])
     detailed = tuple([_with_names(problem, gang, pods, text) for text in error.detailed])
     return FitError(error.reason, messages, detailed, error.subgroup, error.domain)

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kai_solver.actions.gang_order import key_of
-from kai_solver.fairness import SaturationBound, compare_queues, levelled, saturation_bound
+from kai_solver.fairness import SaturationBound, compare_queues, levelled, levelled_above, saturation_bound
 from kai_solver.planstate.eligibility import Preemptor
 from kai_solver.planstate.eviction_units import Unit
 from kai_solver.planstate.state import State
@@ -21,6 +21,7 @@ from kai_solver.planstate.victims import VictimPool
 from kai_solver.problem.charges import Charge
 
 IntArray = NDArray[np.int64]
+BoolArray = NDArray[np.bool_]
 
 
 def evictable(
@@ -45,9 +46,12 @@ def evictable(
     test = _SingleVictims(state, preemptor, _least_held(state, pool, chosen, given), lasting)
     together = chosen[pool.is_elastic[chosen]] if lasting else chosen[:0]
     alone = np.setdiff1d(chosen, together)
+    may_go = np.zeros(len(state.problem.gangs), dtype=np.bool_)
+    is_open = test.open_to_all(pool.queue_of[alone])
+    may_go[pool.gang_of[alone[is_open]]] = True
+    alone = alone[~is_open]
     kinds, first, kind_of = np.unique(pool.cost_kind[alone], return_index=True, return_inverse=True)
     passes = np.array([test.passes(int(pool.queue_of[u]), pool.units[u].charge) for u in alone[first].tolist()])
-    may_go = np.zeros(len(state.problem.gangs), dtype=np.bool_)
     if len(kinds):
         may_go[pool.gang_of[alone[passes[kind_of]]]] = True
     by_gang: dict[int, list[Unit]] = {}
@@ -87,6 +91,18 @@ class _SingleVictims:
     """Answers by leaf queue and charge: of 5,000 gangs most cost the same as another one of their queue."""
     _levels: dict[int, tuple[int, int]] = field(default_factory=dict)
     _bounds: dict[int, tuple[SaturationBound, Sequence[int]]] = field(default_factory=dict)
+
+    def open_to_all(self, leaves: IntArray) -> BoolArray:
+        """Which of ``leaves`` (U,) pass the tests with any of their units gone: most do, where nothing has to last.
+
+        On 20,000 loaded nodes a reclaimer asks of 5,700 kinds of unit.
+        """
+        tree = self.state.problem.queues
+        is_open = np.zeros(tree.size, dtype=np.bool_)
+        if not self.lasting:
+            for queue, leaf in levelled_above(tree, self.preemptor.queue, np.unique(leaves).tolist()).items():
+                is_open[list(tree.leaves[queue])] = not self._saturation(leaf)[0].ratios
+        return is_open[leaves]
 
     def may_go(self, gang: int, units: Sequence[Unit]) -> bool:
         """False where no set of victims with any of ``units``, of one gang, passes the tests."""

@@ -4,6 +4,8 @@ Units of an elastic gang are fixed: surplus pods last first, and a core. But any
 subgroups: a better set of victims may keep others.
 """
 
+import numpy as np
+
 from kai_solver.planstate.state import State
 from kai_solver.planstate.victims import VictimPool
 
@@ -13,7 +15,8 @@ def loose_gangs(state: State, pool: VictimPool, evictable: frozenset[int], *, an
 
     ``anywhere``: it makes none where pods run.
     """
-    gangs = {gang for gang in {pool.units[unit].gang for unit in evictable} if len(pool.of_gang[gang]) > 1}
+    chosen = np.fromiter(evictable, dtype=np.int64, count=len(evictable))
+    gangs: list[int] = np.unique(pool.gang_of[chosen[pool.is_elastic[chosen]]]).tolist()
     return frozenset(gang for gang in gangs if _is_loose(state, pool, gang, evictable, anywhere=anywhere))
 
 

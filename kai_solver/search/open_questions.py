@@ -61,8 +61,9 @@ class OpenQuestions:
         self.actions = tuple(action for action in actions if action is not Action.STALE)
         self.gang_units = GangUnitsOf(self.state)
         fits = FitTable(self.state)
+        waiting = outcome.waiting
         self.searches: Mapping[Action, VictimSearch] = {
-            action: search_of(action, outcome, fits, self.gang_units, outcome.waiting)
+            action: search_of(action, outcome, fits, self.gang_units, waiting)
             for action in self.actions
             if action is not Action.ALLOCATE
         }

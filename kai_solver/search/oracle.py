@@ -1,12 +1,12 @@
 """One question: can this gang run beside all that is admitted? Bounds answer, then CP-SAT on the model with nodes."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from math import inf
 
 from kai_solver.actions import Answer
 from kai_solver.actions.victim_search import VictimSearch
-from kai_solver.bounds import Bounds, Evidence
+from kai_solver.bounds import Bounds, Evidence, Kept
 from kai_solver.domain import Action, Proof
 from kai_solver.model.build import formulate
 from kai_solver.model.decode import expand
@@ -86,16 +86,16 @@ class SolverActions:
 
     def _evidence(self, question: Question) -> Evidence | None:
         pool, model_input = question.outcome.pool, question.model_input
-        kept: Mapping[int, Mapping[int, int]] = {}
+        kept = Kept({})
         if pool is not None and question.action is Action.CONSOLIDATION:
             # Nothing is evicted: one sum will do.
-            kept = {question.allocation_unit.gang: model_input.room_at_origins(question.kept)}
+            kept = Kept({question.allocation_unit.gang: model_input.room_at_origins(question.kept)})
         elif pool is not None:
-            kept = model_input.rooms_by_gang(question.kept)
+            kept = model_input.kept(question.kept)
         return self._refuter_of(question.outcome).evidence(question.allocation_unit, question.action, kept)
 
     def _solver_evidence(self, solver_client: SolverClient, question: Question) -> SolverEvidence | None:
-        counted = self._refuter_of(question.outcome).evidence(question.allocation_unit, question.action, {})
+        counted = self._refuter_of(question.outcome).evidence(question.allocation_unit, question.action, Kept({}))
         return None if counted is None else SolverEvidence(solver_client, question.joint(), counted)
 
     def _model_input(self, outcome: Outcome) -> JointModelInput:

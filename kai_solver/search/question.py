@@ -1,7 +1,7 @@
 """One question of an action: the allocation unit, all that was admitted before it, and what may be disturbed."""
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Callable, Hashable, Iterable
 from dataclasses import replace
 from functools import cached_property
 from itertools import chain
@@ -18,18 +18,19 @@ from kai_solver.model.decode import Decision
 from kai_solver.model.joint import Joint
 from kai_solver.model.spec import Term
 from kai_solver.model.variables import Variables
-from kai_solver.planstate.allocation_units import AllocationUnit
+from kai_solver.planstate.allocation_units import AllocationUnit, Part
 from kai_solver.planstate.eligibility import Preemptor
 from kai_solver.planstate.eviction_units import Unit
 from kai_solver.planstate.outcome import Admission, Outcome
 from kai_solver.planstate.saving import free_milli, savings
 from kai_solver.planstate.victims import VictimPool
 from kai_solver.problem import Problem
+from kai_solver.problem.rules import Spacing
 from kai_solver.search.apply import apply
 from kai_solver.search.evictable import evictable
-from kai_solver.search.joint_input import JointModelInput
+from kai_solver.search.joint_input import Found, JointModelInput
 from kai_solver.search.looseness import loose_gangs
-from kai_solver.search.rights import reclaimable
+from kai_solver.search.rights import NOTHING, reclaimable
 from kai_solver.units import CPU, GPU, MEMORY, format_amount
 
 IntArray = NDArray[np.int64]
@@ -55,7 +56,7 @@ class Question:
         self.victim_search = victim_search
         self.preemptor = Preemptor.of(self.problem, allocation_unit)
         self.eligible = (
-            victim_search.eligibility.units(action, self.preemptor) if victim_search is not None else frozenset()
+            victim_search.eligibility.units(action, self.preemptor) if victim_search is not None else NOTHING
         )
         standing = model_input.standing()
         self.admitted, self.disturbed, self.evicted = standing.admitted, standing.disturbed, standing.evicted
@@ -66,16 +67,25 @@ class Question:
         self.is_rough = self.problem.snapshot.claims is not None and self.problem.snapshot.claims.is_rough
         is_blurred = self.is_rough or self.state.is_crossed
         is_loose = self._has_loose_parts() or bool(self.loose or self.divisible)
-        is_partial = model_input.violated.any() or model_input.is_partial(self.units)
+        is_partial = bool(model_input.violated.any()) or self._once(
+            "partial", lambda: model_input.is_partial(self.units)
+        )
         self.is_exact = not (is_blurred or is_partial or self.served or is_loose)
+
+    def _once(self, name: Hashable, make: Callable[[], Found]) -> Found:
+        """What follows from the ``eligible`` alone, and is asked once for all questions that have the same."""
+        return self._standing.once(name, self.eligible, make)
 
     def _has_loose_parts(self) -> bool:
         """Reclaim tests pods of a gang as one allocation unit: which, the model says only where they cost the same."""
         pool = self.outcome.pool
         if self.action is not Action.RECLAIM or pool is None:
             return False
-        gangs = {pool.units[u].gang for u in self.eligible if not pool.units[u].is_core}
-        return any(self._is_uneven(pool, gang) for gang in gangs)
+        return self._once("uneven", lambda: any(self._is_uneven(pool, gang) for gang in self._elastic(pool)))
+
+    def _elastic(self, pool: VictimPool) -> set[int]:
+        """Gangs of which some eligible unit is no core."""
+        return {pool.units[u].gang for u in self.eligible if not pool.units[u].is_core}
 
     def _is_uneven(self, pool: VictimPool, gang: int) -> bool:
         units = [pool.units[u] for u in pool.of_gang[gang]]
@@ -97,7 +107,9 @@ class Question:
     def loose(self) -> frozenset[int]:
         """Gangs of eligible units that could give up others instead."""
         pool = self.outcome.pool
-        return loose_gangs(self.state, pool, self.eligible) if pool is not None and self._evicts else frozenset()
+        if pool is None or not self._evicts:
+            return NOTHING
+        return self._once("loose", lambda: loose_gangs(self.state, pool, self.eligible))
 
     @property
     def _evicts(self) -> bool:
@@ -106,10 +118,11 @@ class Question:
     @cached_property
     def shielded(self) -> frozenset[int]:
         """Units that may not go as they are, of which some could: others could be the minimum of a loose gang."""
-        pool = self.outcome.pool
-        if pool is None:
-            return frozenset()
-        return (frozenset(u for gang in self.loose for u in pool.of_gang[gang]) | self.divisible) - self.eligible
+        pool, loose = self.outcome.pool, NOTHING
+        if pool is not None and self.loose:
+            own = (u for gang in self.loose for u in pool.of_gang[gang])
+            loose = self._once("shielded", lambda: frozenset(own) - self.eligible)
+        return loose | (self.divisible - self.eligible) if self.divisible else loose
 
     @cached_property
     def divisible(self) -> frozenset[int]:
@@ -117,7 +130,7 @@ class Question:
         pool = self.outcome.pool
         divisible = pool.releases.divisible if pool is not None else None
         if self.victim_search is None or divisible is None:
-            return frozenset()
+            return NOTHING
         mine = self.victim_search.eligibility.divisible(self.action, self.preemptor)
         return mine | {unit for unit in self.disturbed if divisible[unit]}
 
@@ -128,9 +141,24 @@ class Question:
         """Units that this question may disturb, with those that earlier ones did."""
         return self._standing.units(self.eligible)
 
+    @cached_property
+    def lifted(self) -> frozenset[int]:
+        """Units that count as out of the way: with those of which some could be."""
+        if self.divisible:
+            return self.units | self.shielded
+        return self._once("lifted", lambda: self.units | self.shielded) if self.shielded else self.units
+
     def bound(self) -> Blocker | None:
-        """What proves "no" without a search."""
+        """What proves "no" without a search. Counts are the same for all that have the same rights and ask the same."""
         needed = self.problem.by_shape(self.allocation_unit.pods)
+        spacings = self.state.spacings(self.allocation_unit.gang)
+        is_own = self.action is Action.RECLAIM or spacings or self.divisible or _is_scoped(self.allocation_unit.root)
+        if not is_own:
+            asked = ("bound", self.action, frozenset(needed.items()))
+            return self._once(asked, lambda: self._count_bound(needed, ()))
+        return self._count_bound(needed, spacings) or self._fair_share_bound()
+
+    def _count_bound(self, needed: Counter[int], spacings: tuple[Spacing, ...]) -> Blocker | None:
         admitted = self._standing.allocation_units
         beside = self.model_input.shapes_of(admitted)
         if self.undone:
@@ -138,13 +166,13 @@ class Question:
             beside = beside - self.problem.by_shape(lost)
         if self.outcome.pool is not None:
             beside.update(self.model_input.room_at_origins(self.kept))
-        relaxed = self.model_input.relaxed(self.units | self.shielded)
-        spacings = self.state.spacings(self.allocation_unit.gang)
-        found = count_bound(self.problem, relaxed, needed, beside, self._domains(), spacings)
-        return found or self._fair_share_bound()
+        relaxed = self.model_input.relaxed(self.lifted)
+        return count_bound(self.problem, relaxed, needed, beside, self._domains(), spacings)
 
     def _domains(self) -> Domains | None:
         """Domains of which one must hold the whole allocation unit; None without such a rule."""
+        if not _is_scoped(self.allocation_unit.root):
+            return None
         arrival = self.model_input.arrival(self.allocation_unit, self.action, self.units)
         over_all = [s for i, s in enumerate(arrival.scopes) if all(i in piece.scopes for piece in arrival.pieces)]
         if not over_all:
@@ -156,14 +184,16 @@ class Question:
         pool = self.outcome.pool
         if self.action is not Action.RECLAIM or not self.preemptor.device_milli or pool is None or self.shielded:
             return None
+        if any(surplus.amounts[CPU] > 0 or surplus.amounts[MEMORY] > 0 for surplus in self.surplus):
+            return None
         free = free_milli(self.state) + savings(self.state).total
+        charged = np.fromiter(self.charged, dtype=np.int64, count=len(self.charged))
+        queues = pool.queue_of[charged]
         for surplus in self.surplus:
-            if surplus.amounts[CPU] > 0 or surplus.amounts[MEMORY] > 0:
-                return None
-            units = [pool.units[u] for u in self.charged]
-            theirs = [u for u in units if self.problem.gangs[u.gang].queue in surplus.leaves]
-            charged = sum(u.charge[GPU] for u in theirs)
-            free += min(charged, surplus.most(GPU, largest_part(self.problem, theirs, GPU)) or 0)
+            if surplus.amounts[GPU] > 0:
+                theirs = [pool.units[u] for u in charged[np.isin(queues, list(surplus.leaves))].tolist()]
+                most = surplus.most(GPU, largest_part(self.problem, theirs, GPU)) or 0
+                free += min(sum(unit.charge[GPU] for unit in theirs), most)
         if free >= self.preemptor.device_milli:
             return None
         need, have = format_amount("gpu", self.preemptor.device_milli), format_amount("gpu", free)
@@ -175,14 +205,14 @@ class Question:
     def undone(self) -> frozenset[int]:
         """Gangs whose admission would be undone with the core that they ran with."""
         pool = self.outcome.pool
-        return frozenset(pool.units[u].gang for u in self.served) if pool is not None else frozenset()
+        return frozenset(pool.units[u].gang for u in self.served) if pool is not None else NOTHING
 
     @cached_property
     def charged(self) -> frozenset[int]:
         """Units whose eviction counts against their queue's surplus."""
         if self.action is not Action.RECLAIM:
-            return frozenset()
-        return self._evictable() | self._evicted_by().get(Action.RECLAIM, frozenset())
+            return NOTHING
+        return self._evictable() | self._evicted_by().get(Action.RECLAIM, NOTHING)
 
     def _evictable(self, *, lasting: bool = False) -> frozenset[int]:
         """Units that some reclaim (``lasting``: some that lasts) may evict."""
@@ -215,22 +245,25 @@ class Question:
         ``cautious``: what was evicted for others stays out, so that their rights are what they were, and no unit is
         evicted whose queue would get its place back in the next cycle.
         """
-        preempt = self.eligible - self.served if self.action is Action.PREEMPT else frozenset()
+        preempt = self.eligible - self.served if self.action is Action.PREEMPT else NOTHING
         reclaim = self._evictable(lasting=True) if cautious and self.charged else self.charged
         was = self._evicted_by()
         policy = self.problem.policy
         return self.model_input.join(
             [*self.admitted, (self.allocation_unit, self.action)],
             self.units - self.evicted if cautious else self.units,
-            reclaim | was.get(Action.RECLAIM, frozenset()),
-            preempt | was.get(Action.PREEMPT, frozenset()),
-            self._surplus(self.evicted if not cautious else frozenset()),
-            gone=self.evicted if cautious else frozenset(),
+            reclaim | was.get(Action.RECLAIM, NOTHING),
+            preempt | was.get(Action.PREEMPT, NOTHING),
+            self._surplus(self.evicted if not cautious else NOTHING),
+            gone=self.evicted if cautious else NOTHING,
             may_move=self.action is Action.CONSOLIDATION or policy.consolidating_reclaim,
         )
 
     def _evicted_by(self) -> dict[Action, frozenset[int]]:
         """Units that earlier questions evicted, by the action that did it last."""
+        return self._standing.once("evicted-by", NOTHING, self._find_evicted_by)
+
+    def _find_evicted_by(self) -> dict[Action, frozenset[int]]:
         pool = self.outcome.pool
         cause = {u: a.action for a in self.outcome.admissions for u in a.units if pool is not None and pool.has_left(u)}
         return {action: frozenset(u for u, c in cause.items() if c is action) for action in set(cause.values())}
@@ -306,9 +339,14 @@ class Question:
     def _for_this_unit(self, decision: Decision) -> list[int]:
         """Units that leave or move for this one; what an earlier question did likewise stays with that one."""
         evicted = {Action.RECLAIM: decision.reclaimed, Action.PREEMPT: decision.preempted}.get(self.action, [])
-        before = self._evicted_by().get(self.action, frozenset())
+        before = self._evicted_by().get(self.action, NOTHING)
         moved = [u for u in decision.moved if u not in self.disturbed]
         return [u for u in evicted if u in self.eligible and u not in before] + moved
+
+
+def _is_scoped(part: Part) -> bool:
+    """Whether a required level of a topology is over some of ``part``."""
+    return (part.topology is not None and bool(part.topology.required)) or any(map(_is_scoped, part.parts))
 
 
 def _with_taken(surplus: QueueSurplus, taken: IntArray) -> tuple[int, int, int]:

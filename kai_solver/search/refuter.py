@@ -1,11 +1,13 @@
 """Bounds on the questions of a climb, asked before the greedy looks for victims and before CP-SAT is asked."""
 
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import replace
 
+import numpy as np
+
 from kai_solver.actions import Answer
-from kai_solver.bounds import Allowance, Bounds, Demand, Domains, Evidence, Grown, Moment, Scope
+from kai_solver.bounds import Allowance, Bounds, Demand, Domains, Evidence, Grown, Kept, Moment, Scope
 from kai_solver.domain import Action, Proof
 from kai_solver.planstate.allocation_units import AllocationUnit
 from kai_solver.planstate.eligibility import Preemptor
@@ -13,6 +15,7 @@ from kai_solver.planstate.eviction_units import charge_of, least_charge_of
 from kai_solver.planstate.outcome import Admission, Outcome
 from kai_solver.planstate.saving import free_milli, savings
 from kai_solver.problem.charges import Charge, sum_of
+from kai_solver.search.stamp import Stamp
 
 CREDIT, DEEP_CREDIT, EARNED = 16, 3, 4
 """Bounds that may find nothing in one cycle, those by counts and those by flow, and what every proof adds.
@@ -46,7 +49,9 @@ class Refuter:
         self._disturbed: set[int] = set()
         self._beside: Counter[int] = Counter()
         self._grown: list[Grown] = []
+        self._moment: tuple[Stamp, Moment] | None = None
         self._copies: Tables = ([], [])
+        self._copy: tuple[Moment, Moment] | None = None
         self._scopes: dict[tuple[str, str], Scope | None] = {}
         claims = self.problem.snapshot.claims
         self.is_silent = claims is not None and claims.is_rough
@@ -85,31 +90,40 @@ class Refuter:
         proof = Proof("proven", method, (self.bounds.in_words(found),))
         return Answer("no", proof, evidence=self._evidence(demand, moment))
 
-    def evidence(
-        self, allocation_unit: AllocationUnit, action: Action, kept: Mapping[int, Mapping[int, int]]
-    ) -> Evidence | None:
+    def evidence(self, allocation_unit: AllocationUnit, action: Action, kept: Kept) -> Evidence | None:
         """The question as it stands now, to be kept with a "no" that others gave; ``kept`` as `Demand` has it."""
         if self.is_silent:
             return None
-        return self._evidence(replace(self.demand(allocation_unit, action), kept=tuple(kept.items())), self.moment())
+        return self._evidence(self.demand(allocation_unit, action), self.moment(), kept)
 
-    def _evidence(self, demand: Demand, moment: Moment) -> Evidence:
-        if self._copies != (moment.allocated, moment.fixed):
-            self._copies = [list(row) for row in moment.allocated], [list(row) for row in moment.fixed]
-        allocated, fixed = self._copies
-        kept = replace(demand, beside=dict(demand.beside))
-        return Evidence(self.bounds, kept, replace(moment, allocated=allocated, fixed=fixed), self._allowance)
+    def _evidence(self, demand: Demand, moment: Moment, kept: Kept | None = None) -> Evidence:
+        asked = replace(demand, beside=dict(demand.beside), kept=kept)
+        return Evidence(self.bounds, asked, self._copied(moment), self._allowance)
+
+    def _copied(self, moment: Moment) -> Moment:
+        """``moment`` with tables that do not change; one copy serves as long as they are equal."""
+        if self._copy is None or self._copy[0] is not moment:
+            if self._copies != (moment.allocated, moment.fixed):
+                self._copies = [list(row) for row in moment.allocated], [list(row) for row in moment.fixed]
+            allocated, fixed = self._copies
+            self._copy = moment, replace(moment, allocated=allocated, fixed=fixed)
+        return self._copy[1]
 
     def _shapes(self, allocation_unit: AllocationUnit) -> tuple[int, ...]:
         return tuple(self.problem.modelled_shape(pod) for pod in allocation_unit.pods)
 
     def moment(self) -> Moment:
-        """The numbers of now."""
+        """The numbers of now, worked out once until a step is taken."""
         self._catch_up()
+        if self._moment is None or not self._moment[0].holds(self.outcome):
+            self._moment = Stamp.of(self.outcome), self._find_moment()
+        return self._moment[1]
+
+    def _find_moment(self) -> Moment:
         saved = savings(self.state)
         free = free_milli(self.state) + saved.total
         so_far = {rule.kind: rule.so_far() for rule in self.state.rules}
-        disturbed = tuple(self._disturbed)
+        disturbed = np.fromiter(self._disturbed, dtype=np.int64, count=len(self._disturbed))
         return Moment(self.state.allocated, self.state.allocated_fixed, free, disturbed, saved.by_queue, so_far)
 
     # -- what is asked ---------------------------------------------------------------------------------------------

@@ -1,12 +1,12 @@
 """What could be disturbed for the admitted gangs, by the numbers from before the disruptive actions."""
 
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from kai_solver.domain import Action
-from kai_solver.fairness import QueueSurplus, levelled, surplus_above
+from kai_solver.fairness import QueueSurplus, levelled, levelled_above, surplus_above
 from kai_solver.planstate.eligibility import Eligibility, Preemptor
 from kai_solver.planstate.eviction_units import charge_of
 from kai_solver.planstate.outcome import Admission, Outcome
@@ -68,26 +68,34 @@ def rights_of(outcome: Outcome) -> Rights:
 def _surplus(outcome: Outcome, survey: "_Survey", pool: VictimPool) -> Iterator[QueueSurplus]:
     problem, tree = outcome.state.problem, outcome.state.problem.queues
     held, least = [list(row) for row in survey.before.allocated], [list(row) for row in survey.before.allocated]
-    for unit in NOTHING.union(*survey.taken.values()):
-        _add(least, tree.path[int(pool.queue_of[unit])], pool.units[unit].charge, -1)
+    movable = NOTHING.union(*survey.taken.values())
+    taken = np.fromiter(movable, dtype=np.int64, count=len(movable))
+    losses = np.zeros((tree.size, 3), dtype=np.int64)
+    np.add.at(losses, pool.queue_of[taken], pool.charges[taken])
+    for leaf in np.flatnonzero(losses.any(axis=1)).tolist():
+        _add(least, tree.path[leaf], losses[leaf].tolist(), -1)
     amounts: dict[int, list[int]] = {}
     known: dict[int, list[int]] = {}
+    kept: dict[tuple[int, Charge], list[Charge]] = {}
     for admission in outcome.admissions:
         queue = problem.gangs[admission.allocation_unit.gang].queue
         charge = charge_of(problem, admission.allocation_unit.pods)  # The most that it may cost, wherever it is seated.
-        right = problem.reclaim_right(least, queue, charge)
-        if queue not in known:
-            known[queue] = sorted({levelled(tree, queue, leaf)[1] for leaf in survey.queues - {queue}})
-        for theirs in known[queue] if admission.action is Action.RECLAIM else ():
-            above = surplus_above(held[theirs], right.kept(min(tree.leaves[theirs])))
-            amounts[theirs] = list(map(max, amounts.get(theirs, above), above))
+        if admission.action is Action.RECLAIM:
+            if queue not in known:
+                known[queue] = sorted({levelled(tree, queue, leaf)[1] for leaf in survey.queues - {queue}})
+            if (queue, charge) not in kept:
+                right = problem.reclaim_right(least, queue, charge)
+                kept[queue, charge] = [right.kept(min(tree.leaves[theirs])) for theirs in known[queue]]
+            for theirs, keeps in zip(known[queue], kept[queue, charge], strict=True):
+                above = surplus_above(held[theirs], keeps)
+                amounts[theirs] = list(map(max, amounts.get(theirs, above), above))
         if admission.action is not Action.ALLOCATE:
             _add(held, tree.path[queue], charge, +1)
     for theirs, (cpu, memory, gpu) in amounts.items():
         yield QueueSurplus(theirs, tree.leaves[theirs], (cpu, memory, gpu))
 
 
-def _add(table: list[list[int]], path: Iterable[int], charge: Charge, sign: int) -> None:
+def _add(table: list[list[int]], path: Iterable[int], charge: Sequence[int], sign: int) -> None:
     for queue in path:
         table[queue] = [held + sign * amount for held, amount in zip(table[queue], charge, strict=True)]
 
@@ -95,8 +103,8 @@ def _add(table: list[list[int]], path: Iterable[int], charge: Charge, sign: int)
 def reclaimable(state: State, eligibility: Eligibility, preemptor: Preemptor) -> list[QueueSurplus]:
     """What ``preemptor`` may reclaim of each levelled queue, by the numbers of ``state``."""
     right = state.problem.reclaim_right(state.allocated, preemptor.queue, preemptor.charge)
-    found = map(right.surplus, eligibility.reclaim_queues(preemptor))
-    return list({surplus.queue: surplus for surplus in found}.values())
+    leaves = levelled_above(state.problem.queues, preemptor.queue, eligibility.reclaim_queues(preemptor))
+    return [right.surplus(leaf) for leaf in leaves.values()]
 
 
 class _Survey:

@@ -39,10 +39,10 @@ class WaitingTogether:
 
     def _waiting(self) -> Iterator[AllocationUnit]:
         for gang, refusals in self.outcome.refusals.items():
+            if not any(refusal.proof.state == "unknown" for refusal in refusals.values()):
+                continue
             unit = self.questions.gang_units[gang].next()
-            if unit is not None and any(refusal.proof.state == "unknown" for refusal in refusals.values()):
-                if unit.is_choice:
-                    continue  # It may ask for other pods instead: it is not counted, and may run or not.
+            if unit is not None and not unit.is_choice:  # A choice may ask for other pods instead: it may run or not.
                 yield unit
 
     def run(self, left_s: Callable[[], float]) -> None:
