@@ -218,7 +218,7 @@ class VictimSearch(ABC):
     def is_vain(self, preemptor: Preemptor, unit: AllocationUnit) -> bool:
         """Whether room was sought in vain for fewer pods, each as those of ``unit``, and with the same rights.
 
-        Three of four gangs that share GPUs on 5,000 loaded nodes need no consolidation then, of 35 ms each (2026-11-29).
+        Three of four gangs that share GPUs on 5,000 loaded nodes so spare a consolidation of 35 ms each (2026-11-29).
         """
         each = signature_of_each(self.state, unit) if self._vain else None
         return each is not None and self._vain.get((*self._rights_of(preemptor), each), len(unit.pods)) < len(unit.pods)
