@@ -43,7 +43,7 @@ class Resettling:
         """
         shape = self.state.problem.pod_shape[pod]
         missing = self.state.problem.shapes.shapes[shape].gpu.devices - self._devices_free(shape)
-        missing -= sum(map(self._may_gain, units)) if missing > 0 else 0
+        missing -= int(self.pool.gains[units].sum()) if missing > 0 else 0
         return missing > 0 and missing > self._joinable(shape, units, node)
 
     def _joinable(self, shape: int, units: list[int], node: int) -> int:
@@ -63,22 +63,9 @@ class Resettling:
         touched = len(self.state.touched)
         seen, free = self._free.get(shape, (-1, 0))
         if seen != touched:
-            reach = self.pool.reach | self.state.problem.shapes.mask(shape)
-            free = int(self.state.whole_later[reach].sum()) + self.pool.devices_joined()
+            free = self.pool.devices_free([shape])
             self._free[shape] = touched, free
         return free
-
-    def _may_gain(self, unit: int) -> int:
-        """Devices that are free if the unit's pods leave, and that they need not take elsewhere, at most."""
-        problem, places, found = self.state.problem, self.state.places, 0
-        for pod in self.pool.units[unit].pods:
-            gpu = problem.pods[pod].gpu
-            if not gpu.devices:
-                continue
-            place = places.get(pod)
-            held = len(place.devices if place is not None else problem.held_devices.get(pod, ()))
-            found += max(held - gpu.devices, 0) if gpu.is_whole else held
-        return found
 
     def is_hopeless(self, units: list[int], pod: int, node: int) -> bool:
         """True where domains lack room for the parts of ``units`` that need one, with ``pod`` on ``node`` instead."""
