@@ -135,7 +135,7 @@ def attempt(
     """Admit ``unit`` with victims; the refusal if that may not or cannot be.
 
     Asked in turn: the rules; what an equal unit was refused; a bound that proves it impossible; free room; victims;
-    the solver; and binds of this cycle that give way.
+    the solver; and binds of this cycle that give way. Room is not sought where it was in vain for fewer such pods.
     """
     outcome, action = context.outcome, search.action
     preemptor = Preemptor.of(context.problem, unit)
@@ -146,20 +146,20 @@ def attempt(
     refusal = search.known_refusal(preemptor, signature)
     if refusal is not None:
         return refusal
-    refusal = context.refute(unit, action)
+    refusal, is_vain = context.refute(unit, action), search.is_vain(preemptor, unit)
     if refusal is None:
         found: list[int] | None = None
         if search.uses_free_room and over_capacity(context.state, unit) is None and context.fits_free(unit):
             found = []
-        if found is None:
+        if found is None and not is_vain:
             found = search.find(preemptor, unit)
         if found is not None:
             outcome.admit(Admission(unit, action, tuple(found)))
             return None
         refusal = context.ask(unit, action, search)
-    if refusal is None or give_way(context, search, preemptor, unit, line):
+    if refusal is None or (not is_vain and give_way(context, search, preemptor, unit, line)):
         return None
-    search.remember(preemptor, signature, refusal)
+    search.remember(preemptor, unit, signature, refusal)
     return refusal
 
 

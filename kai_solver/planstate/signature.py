@@ -15,12 +15,35 @@ def signature(state: State, allocation_unit: AllocationUnit) -> Signature:
 
     Preferences make no difference: where a unit would rather be, it need not be.
     """
-    gang = state.problem.gangs[allocation_unit.gang]
-    has_company = gang.is_spaced and any(rule.has_company(gang.index) for rule in state.rules)
-    if has_company or allocation_unit.root.anchors or not state.problem.ruled.isdisjoint(allocation_unit.pods):
+    if _is_unlike_others(state, allocation_unit):
         return (allocation_unit.gang, allocation_unit.pods)
     marks = tuple(rule.tells_apart(pod) for rule in state.problem.rules for pod in allocation_unit.pods)
-    return (gang.placement, _of_part(state.problem, allocation_unit.root), marks)
+    placement = state.problem.gangs[allocation_unit.gang].placement
+    return (placement, _of_part(state.problem, allocation_unit.root), marks)
+
+
+def signature_of_each(state: State, allocation_unit: AllocationUnit) -> Signature | None:
+    """What units of identical pods share that differ only in how many: where fewer fit nowhere, more do not either.
+
+    None for other units, and for single pods.
+    """
+    problem, pods, root = state.problem, allocation_unit.pods, allocation_unit.root
+    is_one_leaf = len(pods) > 1 and sum(1 for _ in root.leaves()) == 1
+    if not is_one_leaf or _is_unlike_others(state, allocation_unit):
+        return None
+    asked = {(problem.modelled_shape(pod), *(rule.tells_apart(pod) for rule in problem.rules)) for pod in pods}
+    path = [root]
+    while path[-1].parts:
+        path.append(path[-1].parts[0])
+    placement = problem.gangs[allocation_unit.gang].placement
+    return (placement, tuple(part.topology for part in path), *asked) if len(asked) == 1 else None
+
+
+def _is_unlike_others(state: State, allocation_unit: AllocationUnit) -> bool:
+    """Whether it depends on more than what the unit asks for which places it fits: on pods that run, or on others."""
+    gang = state.problem.gangs[allocation_unit.gang]
+    has_company = gang.is_spaced and any(rule.has_company(gang.index) for rule in state.rules)
+    return has_company or bool(allocation_unit.root.anchors) or not state.problem.ruled.isdisjoint(allocation_unit.pods)
 
 
 def _of_part(problem: Problem, part: Part) -> Signature:

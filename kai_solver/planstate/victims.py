@@ -304,6 +304,20 @@ class VictimPool:
         held = sum(len(place.devices) * place.parts for place in joined)
         return free_milli(state) + savings(state).total + -(-held // PARTS_OF_MILLI)
 
+    def devices_free(self, shapes: Iterable[int]) -> int:
+        """Devices that are free whole where pods of ``shapes`` or of any unit may be, and those that go with a core."""
+        reach = np.logical_or.reduce([self.reach, *map(self.state.problem.shapes.mask, shapes)])
+        return int(self.state.whole_later[reach].sum()) + self.devices_joined()
+
+    @cached_property
+    def gains(self) -> IntArray:
+        """(U,) devices that each unit leaves, and that it need not take elsewhere, at most: shares may join others."""
+        problem, pods = self.state.problem, self.table.pods
+        asked = [shape.gpu.devices if shape.gpu.is_whole else 0 for shape in problem.shapes.shapes]
+        whole = np.array(asked, dtype=np.int64)[problem.columns.shape[pods]]
+        gained = np.maximum(problem.columns.devices[pods] - whole, 0)
+        return np.bincount(self.table.unit_of_row, weights=gained, minlength=len(self.units)).astype(np.int64)
+
     def devices_joined(self) -> int:
         """Devices of places that go with a core: of waiting pods of gangs that run."""
         places = self.state.places

@@ -36,6 +36,7 @@ from kai_solver.units import MILLI, ResourceSchema
 from tests.support.builders import a_cluster, a_gang, a_node
 
 GIB = 2**30
+HALF, TWO_HALVES = GpuRequest(1, MILLI // 2), GpuRequest(2, MILLI // 2)
 IN_ONE_RACK = TopologyConstraint("dc", required="rack")
 DC = Topology("dc", (TopologyLevel("zone"), TopologyLevel("rack")))
 ONE_TENANT = replace(DC, one_tenant=OneTenant("rack", "namespace"))
@@ -108,7 +109,7 @@ class Hopeful(Resettling):
     def lacks_room(self, units: list[int]) -> bool:
         return False
 
-    def lacks_devices(self, units: list[int], pod: int) -> bool:
+    def lacks_devices(self, units: list[int], pod: int, node: int) -> bool:
         return False
 
 
@@ -178,7 +179,9 @@ def shared_devices(draw: st.DrawFn) -> State:
             gangs.append(
                 a_gang(f"g{number}", pods=pods, gpus=request, on=on.split(), need=draw(st.integers(1, len(homes))))
             )
-    waiting = a_gang("w", *draw(st.lists(st.integers(1, 4), min_size=1, max_size=2)))
+    shares = [GpuRequest(devices, part) for devices in (1, 2) for part in (MILLI // 4, MILLI // 2)]
+    asked = st.one_of(st.integers(1, 4), st.sampled_from(shares))
+    waiting = a_gang("w", *draw(st.lists(asked, min_size=1, max_size=2)))
     return State(build_problem(a_cluster(nodes, [*gangs, waiting])))
 
 
@@ -190,20 +193,28 @@ def test_counting_devices_changes_no_outcome(state: State) -> None:
 
 
 @pytest.mark.parametrize(
-    ("is_open", "beside", "lacks"),
-    [(False, 1, True), (True, 1, False), (False, GpuRequest(1, MILLI // 2), False)],
-    ids=["cordoned", "open", "shares"],
+    ("is_open", "beside", "asked", "lacks"),
+    [
+        (False, 1, 1, True),
+        (True, 1, 1, False),
+        (False, HALF, 1, False),
+        (False, 1, HALF, True),
+        (False, HALF, HALF, False),
+        (False, 1, TWO_HALVES, True),
+        (False, TWO_HALVES, TWO_HALVES, False),
+    ],
+    ids=["cordoned", "open", "shares", "opens", "joins", "opens-two", "joins-two"],
 )
 def test_free_devices_that_nothing_may_use_are_not_counted(
-    is_open: bool, beside: int | GpuRequest, lacks: bool
+    is_open: bool, beside: int | GpuRequest, asked: int | GpuRequest, lacks: bool
 ) -> None:
     """Node n0 is full, n1 has four GPUs free. A pod with half a device might join another one."""
     nodes = [a_node("n0"), a_node("n1", schedulable=is_open)]
-    gangs = [a_gang("a", 3, on="n0"), a_gang("b", beside, on="n0"), a_gang("w", 1)]
+    gangs = [a_gang("a", 2 if beside == TWO_HALVES else 3, on="n0"), a_gang("b", beside, on="n0"), a_gang("w", asked)]
     state = State(build_problem(a_cluster(nodes, gangs)))
     pool = VictimPool.of_running(state)
     [pod] = asked_by_last(state).pods
-    assert Resettling(pool, FitTable(state)).lacks_devices([1], pod) is lacks
+    assert Resettling(pool, FitTable(state)).lacks_devices([1], pod, 0) is lacks
 
 
 @pytest.mark.parametrize(

@@ -249,7 +249,7 @@ class Evictor(Placer):
 
     def _place_by_leaving(self, pod: int, table: RoomTable, node: int, victims: list[int]) -> bool:
         if self.action is Action.CONSOLIDATION and (
-            self.resettling.lacks_devices(victims, pod) or self.resettling.is_hopeless(victims, pod, node)
+            self.resettling.lacks_devices(victims, pod, node) or self.resettling.is_hopeless(victims, pod, node)
         ):
             return False
         mark = self.state.mark()

@@ -1,0 +1,71 @@
+"""Room that was sought in vain for some pods is not sought for more pods of the same kind."""
+
+import pytest
+
+from kai_solver.actions.disrupt import search_of
+from kai_solver.domain import Action, Gang, GpuRequest, PodSet, SubGroup, TopologyConstraint
+from kai_solver.placement.fit import FitTable
+from kai_solver.planstate.allocation_units import AllocationUnit, GangUnitsOf
+from kai_solver.planstate.eligibility import Preemptor
+from kai_solver.planstate.outcome import Outcome
+from kai_solver.planstate.state import State
+from kai_solver.problem import build_problem
+from kai_solver.reasons.refusals import consolidation_is_off
+from kai_solver.units import MILLI
+from tests.support.builders import a_cluster, a_gang, a_node
+
+HALF = GpuRequest(1, MILLI // 2)
+ASKS_IN_VAIN = a_gang("w", HALF, HALF, HALF)
+
+
+def is_vain(other: Gang, action: Action = Action.CONSOLIDATION, *, admits: bool = False) -> bool:
+    """Whether ``action`` needs not seek room for ``other`` after it sought in vain for three half GPUs.
+
+    ``admits``: a gang was admitted since.
+    """
+    problem = build_problem(a_cluster([a_node("n0")], [ASKS_IN_VAIN, other]))
+    state = State(problem)
+    units_of = GangUnitsOf(state)
+    search = search_of(action, Outcome(state), FitTable(state), units_of)
+
+    def of(name: str) -> tuple[Preemptor, AllocationUnit]:
+        unit = next(units_of[gang.index].next() for gang in problem.gangs if gang.gang.name == name)
+        assert unit is not None
+        return Preemptor.of(problem, unit), unit
+
+    search.remember(*of("w"), ("three halves",), consolidation_is_off())
+    if admits:
+        search.forget()
+    return search.is_vain(*of("other"))
+
+
+IN_ONE_RACK = SubGroup(children=(PodSet("main", 4, TopologyConstraint("dc", required="rack")),))
+
+
+@pytest.mark.parametrize(
+    ("other", "expected"),
+    [
+        (a_gang("other", HALF, HALF, HALF, HALF), True),
+        (a_gang("other", HALF, HALF), False),
+        (a_gang("other", 1, 1, 1, 1), False),
+        (a_gang("other", HALF, HALF, HALF, 1), False),
+        (a_gang("other", HALF, HALF, HALF, HALF, root=IN_ONE_RACK), False),
+    ],
+    ids=["more", "fewer", "whole", "mixed", "in-one-rack"],
+)
+def test_only_more_of_identical_pods_are_in_vain(other: Gang, expected: bool) -> None:
+    assert is_vain(other) is expected
+
+
+def test_other_rights_may_make_room() -> None:
+    """In preemption a higher priority has other victims; all gangs may have the same others moved."""
+    urgent = a_gang("other", HALF, HALF, HALF, HALF, priority=100)
+    assert is_vain(urgent)
+    assert not is_vain(urgent, Action.PREEMPT)
+    assert is_vain(a_gang("other", HALF, HALF, HALF, HALF), Action.PREEMPT)
+
+
+def test_an_admission_may_have_left_room_but_not_where_others_only_moved() -> None:
+    more = a_gang("other", HALF, HALF, HALF, HALF)
+    assert not is_vain(more, Action.PREEMPT, admits=True)
+    assert is_vain(more, Action.CONSOLIDATION, admits=True)
