@@ -88,6 +88,7 @@ class VictimPool:
         self._held_devices: IntArray = np.zeros((0, 2), dtype=np.int64)
         self._holds: dict[tuple[int, int], Hold] = {}
         self._stakes: dict[bool, dict[int, int]] = {}
+        self._reaches: dict[frozenset[int], BoolArray] = {}
 
     @cached_property
     def cost_kind(self) -> IntArray:
@@ -306,8 +307,14 @@ class VictimPool:
 
     def devices_free(self, shapes: Iterable[int]) -> int:
         """Devices that are free whole where pods of ``shapes`` or of any unit may be, and those that go with a core."""
-        reach = np.logical_or.reduce([self.reach, *map(self.state.problem.shapes.mask, shapes)])
-        return int(self.state.whole_later[reach].sum()) + self.devices_joined()
+        return int(self.state.whole_later[self._reach_with(frozenset(shapes))].sum()) + self.devices_joined()
+
+    def _reach_with(self, shapes: frozenset[int]) -> BoolArray:
+        """(N,) where pods of ``shapes`` or of any unit may be."""
+        if shapes not in self._reaches:
+            masks = map(self.state.problem.shapes.mask, shapes)
+            self._reaches[shapes] = np.logical_or.reduce([self.reach, *masks])
+        return self._reaches[shapes]
 
     @cached_property
     def gains(self) -> IntArray:
