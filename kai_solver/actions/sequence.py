@@ -145,8 +145,6 @@ class Actions:
         return ready
 
     def _disrupt(self, action: Action, candidates: list[int]) -> None:
-        if not any(self.context.gang_units[gang].waits() for gang in candidates):
-            return
         late = disrupt(self.context, action, candidates)
         if late is not None:
             self._late.append((action, late))
