@@ -165,14 +165,14 @@ class Outcome:
 
         To the others it cost no right, and must not be held against theirs.
         """
-        evicted = {unit for unit in admission.units if unit in self._moved and pool.has_left(unit)}
+        evicted = self._moved.intersection(filter(pool.has_left, admission.units)) if self._moved else set()
         if evicted:
             self.admissions = list(self.admissions)
             for at in {at for unit in evicted for at in self._where.get(unit, ())}:
                 self.admissions[at] = _without(self.admissions[at], evicted)
             self.consolidated = [a if evicted.isdisjoint(a.units) else _without(a, evicted) for a in self.consolidated]
-        self._moved -= evicted
-        self._moved.update(unit for unit in admission.units if pool.is_moved(unit))
+            self._moved -= evicted
+        self._moved.update(filter(pool.is_moved, admission.units))
         self._note_where(len(self.admissions), admission)
 
     def _keep(self, admissions: Iterable[Admission]) -> None:

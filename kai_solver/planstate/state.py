@@ -223,7 +223,8 @@ class State:
         self.is_gone[victim] = self.is_out[victim] = True
         for rule in self.rules:
             rule.leave(self.problem.pod_shape[victim], victim, node, 1, +1)
-        devices, grants = tuple(sorted(held_devices)), self._take_grants(pod, node, now=False)
+        devices = tuple(sorted(held_devices))
+        grants = self._take_grants(pod, node, now=False) if self.granting else NO_GRANTS
         place = Place(node, devices, WHOLE if devices else 0, False, self.problem.charges[pod], grants)
         self.places[pod] = place
         self._join(pod, place.charge)
@@ -438,17 +439,18 @@ class State:
             self.whole_now[node], self.whole_later[node], self.gpu_free[node] = now, later, free
 
     def _join(self, pod: int, cost: Charge) -> None:
-        self._account(pod, cost, +1)
         gang, leaf = self.problem.pod_gang[pod], self.leaf_of[pod]
-        self.gangs[gang].active[leaf].append(pod)
-        if pod in self.gangs[gang].pending[leaf]:
-            self.gangs[gang].pending[leaf].remove(pod)
+        self._pay(gang, cost, +1)
+        pods = self.gangs[gang]
+        pods.active[leaf].append(pod)
+        if pod in pods.pending[leaf]:
+            pods.pending[leaf].remove(pod)
         for rule in self._counting:
             rule.join(gang, (pod,), +1)
 
     def _leave(self, pod: int, cost: Charge) -> None:
-        self._account(pod, cost, -1)
         gang, leaf = self.problem.pod_gang[pod], self.leaf_of[pod]
+        self._pay(gang, cost, -1)
         self.gangs[gang].active[leaf].remove(pod)
         for rule in self._counting:
             rule.join(gang, (pod,), -1)
@@ -458,9 +460,6 @@ class State:
     def _wait_again(self, gang: int, leaf: int, pod: int) -> None:
         pending = self.gangs[gang].pending[leaf]
         bisect.insort(pending, pod)  # Numbers are in the order in which pods are served.
-
-    def _account(self, pod: int, cost: Charge, sign: int) -> None:
-        self._pay(self.problem.pod_gang[pod], cost, sign)
 
     def _pay(self, payer: int, cost: Charge, sign: int) -> None:
         gang = self.problem.gangs[payer]
