@@ -77,13 +77,11 @@ class Runs:
         ends: set[int] = set()
         for leaf, line in gang_order.lines():
             lines[leaf] = list(self._until_other(line, ends))
-        shapes = {
-            gang.gang: plain_shape(self.context, gang.allocation_unit) for line in lines.values() for gang in line
-        }
-        ahead = foresee(self.state, {leaf: line for leaf, line in lines.items() if line})
-        ahead = list(takewhile(lambda next_gang: next_gang.gang not in ends, ahead))
+        ahead: Iterable[NextGang] = foresee(self.state, {leaf: line for leaf, line in lines.items() if line})
+        if ends:
+            ahead = takewhile(lambda next_gang: next_gang.gang not in ends, ahead)
         served: set[int] = set()
-        for shape, run in groupby(ahead, lambda next_gang: shapes[next_gang.gang]):
+        for shape, run in groupby(ahead, lambda next_gang: plain_shape(self.context, next_gang.allocation_unit)):
             gangs = list(run)
             if not (self._admit_singly(gangs, served) if shape is None else self._admit_run(shape, gangs, served)):
                 break
@@ -94,12 +92,13 @@ class Runs:
 
     def _until_other(self, line: Iterable[NextGang], ends: set[int]) -> Iterator[NextGang]:
         """The gangs of ``line`` up to the first that may ask again, or cost another amount: it is noted in ``ends``."""
-        pods, by_memory = self.context.problem.pods, bool(self.state.by_memory)
+        pods, by_memory, gang_units = self.context.problem.pods, bool(self.state.by_memory), self.context.gang_units
         for next_gang in line:
             yield next_gang
             unit = next_gang.allocation_unit
-            is_all = unit.is_core and self.context.gang_units[unit.gang].lone is not None
-            is_all = is_all and len(unit.pods) == len(self.state.gangs[unit.gang].pending[0])
+            units_of_gang = gang_units[unit.gang]
+            is_all = unit.is_core and units_of_gang.lone is not None
+            is_all = is_all and len(unit.pods) == len(units_of_gang.state.pending[0])
             if not is_all or (by_memory and any(pods[pod].gpu.memory_mib for pod in unit.pods)):
                 ends.add(next_gang.gang)
                 return
