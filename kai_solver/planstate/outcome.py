@@ -160,6 +160,12 @@ class Outcome:
         if self.pool is not None and admission.action is not Action.ALLOCATE:
             self.pool.pin((admission.allocation_unit.gang,))
 
+    def admit_binds(self, units: Iterable[AllocationUnit]) -> None:
+        """Note that allocate admitted ``units``, one at least, for which nothing leaves."""
+        first, *others = [Admission(unit, Action.ALLOCATE) for unit in units]
+        self.admit(first)
+        self.admissions += others
+
     def _charge_once(self, pool: VictimPool, admission: Admission) -> None:
         """A unit that was moved for others and now leaves is evicted for ``admission`` alone.
 

@@ -171,9 +171,23 @@ class State:
 
     def join(self, pods: Sequence[int], cost: Charge) -> None:
         """``pods`` of one leaf, of plain shapes, are to run at this cost; `place_joined` has to follow."""
+        self._pay(self._start(pods), cost, +1)
+
+    def join_each(self, coming: Iterable[tuple[Sequence[int], Charge]]) -> None:
+        """As `join`, one after the other: what gangs of one queue cost is added to it at once, at the end."""
+        payers: dict[tuple[int, bool, Charge], list[int]] = {}
+        for pods, cost in coming:
+            gang = self.problem.gangs[self._start(pods)]
+            payers.setdefault((gang.queue, gang.gang.preemptible, cost), []).append(gang.index)
+        for (_, _, cost), gangs in payers.items():
+            self._pay(gangs[0], cost, len(gangs))
+
+    def _start(self, pods: Sequence[int]) -> int:
+        """``pods`` of one leaf are no longer those that wait, but those that run or will; their gang."""
         gang, leaf = self.problem.pod_gang[pods[0]], self.leaf_of[pods[0]]
-        self.gangs[gang].active[leaf].extend(pods)
-        pending = self.gangs[gang].pending[leaf]
+        state = self.gangs[gang]
+        state.active[leaf].extend(pods)
+        pending = state.pending[leaf]
         if len(pods) == 1 and pending and pending[0] == pods[0]:
             del pending[0]
         elif pending[: len(pods)] == list(pods):
@@ -181,9 +195,9 @@ class State:
         else:
             coming = set(pods)
             pending[:] = [pod for pod in pending if pod not in coming]
-        self._pay(gang, cost, +1)
         for rule in self._counting:
             rule.join(gang, pods, +1)
+        return gang
 
     def place_joined(
         self, pods: Sequence[int], nodes: Sequence[int], counts: Sequence[int], *, now: bool = True
@@ -461,10 +475,10 @@ class State:
         pending = self.gangs[gang].pending[leaf]
         bisect.insort(pending, pod)  # Numbers are in the order in which pods are served.
 
-    def _pay(self, payer: int, cost: Charge, sign: int) -> None:
+    def _pay(self, payer: int, cost: Charge, times: int) -> None:
         gang = self.problem.gangs[payer]
         self.paid.append(gang.queue)
-        cpu, memory, gpus = sign * cost[0], sign * cost[1], sign * cost[2]
+        cpu, memory, gpus = times * cost[0], times * cost[1], times * cost[2]
         for ledger in (self.allocated,) if gang.gang.preemptible else (self.allocated, self.allocated_fixed):
             for queue in self.problem.queues.path[gang.queue]:
                 row = ledger[queue]

@@ -6,8 +6,8 @@ one step. Other gangs between them are placed one by one, as long as they find p
 all of them one by one.
 """
 
-from collections.abc import Iterable, Iterator
-from itertools import groupby, takewhile
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import groupby, islice, takewhile
 
 from kai_solver.actions.accelerators.predicted_order import foresee
 from kai_solver.actions.caps import over_capacity
@@ -122,21 +122,31 @@ class Runs:
 
     def _admit_run(self, shape: int, run: Iterable[NextGang], served: set[int]) -> bool:
         """Admit gangs of one shape; False where one found no room, may not pay, or the time ended."""
-        room = self._room(shape)
-        pods: list[int] = []
+        room, pods, line = self._room(shape), list[int](), iter(run)
         is_done = True
-        for number, next_gang in enumerate(run, start=1):
-            if len(pods) + len(next_gang.allocation_unit.pods) > room or not self._may_pay(next_gang):
-                is_done = False
-                break
-            pods += self._let_in(next_gang)
-            served.add(next_gang.gang)
-            if number % LOOKS == 0 and self.context.is_over():
-                is_done = False
-                break
+        while is_done and (gangs := list(islice(line, LOOKS))):
+            admitted = self._with_room(gangs, room - len(pods))
+            for next_gang in admitted:
+                pods += next_gang.allocation_unit.pods
+                served.add(next_gang.gang)
+            is_done = len(admitted) == len(gangs) and not self.context.is_over()
         if pods:
             self.placer.fill(pods, joined=True)
         return is_done
+
+    def _with_room(self, gangs: Sequence[NextGang], room: int) -> Sequence[NextGang]:
+        """Let ``gangs`` in, in order, while there is room for so many pods and their queues may pay; those let in."""
+        units = [next_gang.allocation_unit for next_gang in gangs]
+        if sum([len(unit.pods) for unit in units]) <= room and all(map(self._is_free, gangs)):
+            self.state.join_each([(next_gang.allocation_unit.pods, next_gang.charge) for next_gang in gangs])
+            self.context.outcome.admit_binds(units)
+            return gangs
+        for number, next_gang in enumerate(gangs):
+            room -= len(next_gang.allocation_unit.pods)
+            if room < 0 or not self._may_pay(next_gang):
+                return gangs[:number]
+            self._let_in(next_gang)
+        return gangs
 
     # -- one gang ------------------------------------------------------------------------------------------------
 
@@ -144,10 +154,12 @@ class Runs:
         return int(self.placer.fits.counts(shape)[0].sum())
 
     def _may_pay(self, next_gang: NextGang) -> bool:
+        return self._is_free(next_gang) or over_capacity(self.state, next_gang.allocation_unit) is None
+
+    def _is_free(self, next_gang: NextGang) -> bool:
+        """Whether its queue may pay for it, whatever it holds."""
         gang = self.context.problem.gangs[next_gang.gang]
-        if gang.gang.preemptible and not self._caps[gang.queue] and not self.state.refusing:
-            return True
-        return over_capacity(self.state, next_gang.allocation_unit) is None
+        return gang.gang.preemptible and not self._caps[gang.queue] and not self.state.refusing
 
     def _let_in(self, next_gang: NextGang) -> tuple[int, ...]:
         self.state.join(next_gang.allocation_unit.pods, next_gang.charge)
