@@ -55,10 +55,10 @@ def gang_key(units_of_gang: AllocationUnits) -> GangKey:
 class GangOrder:
     """Hands out (gang, allocation unit) one by one; a queue's place among its siblings moves as it is served.
 
-    The gangs of a leaf queue stand in a sorted line. Every level is a heap of queues. The queue that is served is on top of all heaps from the root to its leaf, so that
-    only those tops are compared again. In a slow hour (2026-11-21, 4,000 gangs) a step costs 13 µs with two queues, 21
-    µs with 200 in three levels, half of what it costs to look at all siblings. ``begins``: called with each gang that
-    has its turn.
+    The gangs of a leaf queue stand in a sorted line. Every level is a heap of queues. The queue that is served is on
+    top of all heaps from the root to its leaf, so that only those tops are compared again. In a slow hour (2026-11-21,
+    4,000 gangs) a step costs 13 µs with two queues, 21 µs with 200 in three levels, half of what it costs to look at
+    all siblings. ``begins``: called with each gang that has its turn.
     """
 
     def __init__(

@@ -171,7 +171,8 @@ class Outcome:
 
         To the others it cost no right, and must not be held against theirs.
         """
-        evicted = self._moved.intersection(filter(pool.has_left, admission.units)) if self._moved else set()
+        moved = self._moved.intersection(admission.units) if self._moved else ()
+        evicted = {unit for unit in moved if pool.has_left(unit)}
         if evicted:
             self.admissions = list(self.admissions)
             for at in {at for unit in evicted for at in self._where.get(unit, ())}:
