@@ -221,7 +221,7 @@ class State:
             devices = self._take_whole(node, count * width, now=now) if width else ()
             for rule in self._placing:
                 rule.place(shape, pods[0], node, count, +1, now=now)
-            is_granted = any(rule.grants_at(node) for rule in self.granting.values())
+            is_granted = bool(self.granting) and any(rule.grants_at(node) for rule in self.granting.values())
             for number, pod in enumerate(islice(left, count)):
                 own = devices[number * width : (number + 1) * width]
                 grants = self._take_grants(pod, node, now=now) if is_granted else NO_GRANTS
@@ -266,11 +266,10 @@ class State:
         idle, future = self.device_idle[node].tolist(), self.device_future[node].tolist()
         free = [d for d, f in enumerate(future) if f == WHOLE and (not now or idle[d] == WHOLE)]
         free = best_ones(self, node, free, count)
-        for device in free:
-            self.device_future[node, device] = 0
-            self.whole_now[node] -= idle[device] == WHOLE
-            if now:
-                self.device_idle[node, device] = 0
+        self.device_future[node, free] = 0
+        self.whole_now[node] -= sum([idle[device] == WHOLE for device in free])
+        if now:
+            self.device_idle[node, free] = 0
         self.whole_later[node] -= count
         self.gpu_free[node] -= count * MILLI
         return tuple(free)
