@@ -34,7 +34,7 @@ class _Cause:
 
     def helps(self, problem: Problem) -> tuple[str, ...]:
         """Keys of the gangs."""
-        return tuple(problem.gangs[gang].gang.key for gang in self.gangs)
+        return tuple([problem.gangs[gang].gang.key for gang in self.gangs])
 
 
 @dataclass(frozen=True, slots=True)

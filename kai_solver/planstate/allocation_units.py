@@ -78,10 +78,10 @@ class AllocationUnits:
 
         ``avoiding``: leaves, by name, whose waiting pods are not to be asked for.
         """
-        if not self.waits():
-            return None
         if self.lone is not None and not avoiding:
             return self._next_of_lone(self.lone)
+        if not self.waits():
+            return None
         self._avoided = avoiding
         is_core = not self.is_satisfied(self.shape.root)
         part = self._missing(self.shape.root) if is_core else self._surplus(self.shape.root)
@@ -98,9 +98,9 @@ class AllocationUnits:
         """As ``next``, of a gang without subgroups."""
         active, pending = self.state.active[0], self.state.pending[0]
         lacking = leaf.min_member - len(active)
-        if lacking > len(pending):
+        if not pending or lacking > len(pending):
             return None
-        pods = tuple(pending[:lacking] if lacking > 1 else pending[:1])
+        pods = tuple(pending[:lacking]) if lacking > 1 else (pending[0],)
         is_core = lacking > 0
         is_choice = len(pods) < len(pending) and self._is_choice(pods, is_core=is_core)
         root, anchors = self.shape.root, tuple(active)

@@ -160,19 +160,26 @@ class Outcome:
         if self.pool is not None and admission.action is not Action.ALLOCATE:
             self.pool.pin((admission.allocation_unit.gang,))
 
+    def admit_binds(self, units: Iterable[AllocationUnit]) -> None:
+        """Note that allocate admitted ``units``, one at least, for which nothing leaves."""
+        first, *others = [Admission(unit, Action.ALLOCATE) for unit in units]
+        self.admit(first)
+        self.admissions += others
+
     def _charge_once(self, pool: VictimPool, admission: Admission) -> None:
         """A unit that was moved for others and now leaves is evicted for ``admission`` alone.
 
         To the others it cost no right, and must not be held against theirs.
         """
-        evicted = {unit for unit in admission.units if unit in self._moved and pool.has_left(unit)}
+        moved = self._moved.intersection(admission.units) if self._moved else ()
+        evicted = {unit for unit in moved if pool.has_left(unit)}
         if evicted:
             self.admissions = list(self.admissions)
             for at in {at for unit in evicted for at in self._where.get(unit, ())}:
                 self.admissions[at] = _without(self.admissions[at], evicted)
             self.consolidated = [a if evicted.isdisjoint(a.units) else _without(a, evicted) for a in self.consolidated]
-        self._moved -= evicted
-        self._moved.update(unit for unit in admission.units if pool.is_moved(unit))
+            self._moved -= evicted
+        self._moved.update(filter(pool.is_moved, admission.units))
         self._note_where(len(self.admissions), admission)
 
     def _keep(self, admissions: Iterable[Admission]) -> None:

@@ -81,10 +81,16 @@ def kind_of(state: State, units_of_gang: AllocationUnits) -> Kind | None:
     pod = problem.pods[number]
     if pod.nominated_node or gang.preemption_delay_s > 0:
         return None
-    if any(rule.tells_apart(number) is not None for rule in problem.rules):
+    if problem.rules and any(rule.tells_apart(number) is not None for rule in problem.rules):
         return None
-    costs = (problem.charges[number], problem.least_charges[number], pod.quota_gpu_milli)
-    is_related = number in problem.related
     return Kind(
-        shape.queue, gang.priority, gang.preemptible, gang.never_preempts, problem.pod_shape[number], *costs, is_related
+        shape.queue,
+        gang.priority,
+        gang.preemptible,
+        gang.never_preempts,
+        problem.pod_shape[number],
+        problem.charges[number],
+        problem.least_charges[number],
+        pod.quota_gpu_milli,
+        number in problem.related,
     )

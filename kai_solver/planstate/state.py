@@ -171,9 +171,23 @@ class State:
 
     def join(self, pods: Sequence[int], cost: Charge) -> None:
         """``pods`` of one leaf, of plain shapes, are to run at this cost; `place_joined` has to follow."""
+        self._pay(self._start(pods), cost, +1)
+
+    def join_each(self, coming: Iterable[tuple[Sequence[int], Charge]]) -> None:
+        """As `join`, one after the other: what gangs of one queue cost is added to it at once, at the end."""
+        payers: dict[tuple[int, bool, Charge], list[int]] = {}
+        for pods, cost in coming:
+            gang = self.problem.gangs[self._start(pods)]
+            payers.setdefault((gang.queue, gang.gang.preemptible, cost), []).append(gang.index)
+        for (_, _, cost), gangs in payers.items():
+            self._pay(gangs[0], cost, len(gangs))
+
+    def _start(self, pods: Sequence[int]) -> int:
+        """``pods`` of one leaf are no longer those that wait, but those that run or will; their gang."""
         gang, leaf = self.problem.pod_gang[pods[0]], self.leaf_of[pods[0]]
-        self.gangs[gang].active[leaf].extend(pods)
-        pending = self.gangs[gang].pending[leaf]
+        state = self.gangs[gang]
+        state.active[leaf].extend(pods)
+        pending = state.pending[leaf]
         if len(pods) == 1 and pending and pending[0] == pods[0]:
             del pending[0]
         elif pending[: len(pods)] == list(pods):
@@ -181,9 +195,9 @@ class State:
         else:
             coming = set(pods)
             pending[:] = [pod for pod in pending if pod not in coming]
-        self._pay(gang, cost, +1)
         for rule in self._counting:
             rule.join(gang, pods, +1)
+        return gang
 
     def place_joined(
         self, pods: Sequence[int], nodes: Sequence[int], counts: Sequence[int], *, now: bool = True
@@ -207,7 +221,7 @@ class State:
             devices = self._take_whole(node, count * width, now=now) if width else ()
             for rule in self._placing:
                 rule.place(shape, pods[0], node, count, +1, now=now)
-            is_granted = any(rule.grants_at(node) for rule in self.granting.values())
+            is_granted = bool(self.granting) and any(rule.grants_at(node) for rule in self.granting.values())
             for number, pod in enumerate(islice(left, count)):
                 own = devices[number * width : (number + 1) * width]
                 grants = self._take_grants(pod, node, now=now) if is_granted else NO_GRANTS
@@ -223,7 +237,8 @@ class State:
         self.is_gone[victim] = self.is_out[victim] = True
         for rule in self.rules:
             rule.leave(self.problem.pod_shape[victim], victim, node, 1, +1)
-        devices, grants = tuple(sorted(held_devices)), self._take_grants(pod, node, now=False)
+        devices = tuple(sorted(held_devices))
+        grants = self._take_grants(pod, node, now=False) if self.granting else NO_GRANTS
         place = Place(node, devices, WHOLE if devices else 0, False, self.problem.charges[pod], grants)
         self.places[pod] = place
         self._join(pod, place.charge)
@@ -251,11 +266,10 @@ class State:
         idle, future = self.device_idle[node].tolist(), self.device_future[node].tolist()
         free = [d for d, f in enumerate(future) if f == WHOLE and (not now or idle[d] == WHOLE)]
         free = best_ones(self, node, free, count)
-        for device in free:
-            self.device_future[node, device] = 0
-            self.whole_now[node] -= idle[device] == WHOLE
-            if now:
-                self.device_idle[node, device] = 0
+        self.device_future[node, free] = 0
+        self.whole_now[node] -= sum([idle[device] == WHOLE for device in free])
+        if now:
+            self.device_idle[node, free] = 0
         self.whole_later[node] -= count
         self.gpu_free[node] -= count * MILLI
         return tuple(free)
@@ -438,17 +452,18 @@ class State:
             self.whole_now[node], self.whole_later[node], self.gpu_free[node] = now, later, free
 
     def _join(self, pod: int, cost: Charge) -> None:
-        self._account(pod, cost, +1)
         gang, leaf = self.problem.pod_gang[pod], self.leaf_of[pod]
-        self.gangs[gang].active[leaf].append(pod)
-        if pod in self.gangs[gang].pending[leaf]:
-            self.gangs[gang].pending[leaf].remove(pod)
+        self._pay(gang, cost, +1)
+        pods = self.gangs[gang]
+        pods.active[leaf].append(pod)
+        if pod in pods.pending[leaf]:
+            pods.pending[leaf].remove(pod)
         for rule in self._counting:
             rule.join(gang, (pod,), +1)
 
     def _leave(self, pod: int, cost: Charge) -> None:
-        self._account(pod, cost, -1)
         gang, leaf = self.problem.pod_gang[pod], self.leaf_of[pod]
+        self._pay(gang, cost, -1)
         self.gangs[gang].active[leaf].remove(pod)
         for rule in self._counting:
             rule.join(gang, (pod,), -1)
@@ -459,13 +474,10 @@ class State:
         pending = self.gangs[gang].pending[leaf]
         bisect.insort(pending, pod)  # Numbers are in the order in which pods are served.
 
-    def _account(self, pod: int, cost: Charge, sign: int) -> None:
-        self._pay(self.problem.pod_gang[pod], cost, sign)
-
-    def _pay(self, payer: int, cost: Charge, sign: int) -> None:
+    def _pay(self, payer: int, cost: Charge, times: int) -> None:
         gang = self.problem.gangs[payer]
         self.paid.append(gang.queue)
-        cpu, memory, gpus = sign * cost[0], sign * cost[1], sign * cost[2]
+        cpu, memory, gpus = times * cost[0], times * cost[1], times * cost[2]
         for ledger in (self.allocated,) if gang.gang.preemptible else (self.allocated, self.allocated_fixed):
             for queue in self.problem.queues.path[gang.queue]:
                 row = ledger[queue]

@@ -44,12 +44,15 @@ ANY_QUEUE = Standing((), frozenset(), ())
 class _Known:
     """A standing, good until so many swaps were made in all (``until``) while no queue loses more than ``safe``.
 
-    ``lost``: losses by levelled queue since it was worked out, from the first ``seen`` swaps.
+    ``lost``: losses by levelled queue since it was worked out, from the first ``seen`` swaps. No queue can lose too
+    much before more than ``sure`` swaps were made in all, as long as only ``leaves`` lose.
     """
 
     standing: Standing
     until: int
     seen: int
+    sure: int = 0
+    leaves: set[int] = field(default_factory=set)
     lost: dict[int, int] = field(default_factory=dict)
     safe: dict[int, int] = field(default_factory=dict)
 
@@ -64,6 +67,7 @@ class ReclaimLookahead:
         self.charge = charge
         self._gaining = frozenset(queue for leaf in takers for queue in self.problem.queues.path[leaf])
         self._losers: list[int] = []
+        self._leaves: set[int] = set()
         self._known: dict[tuple[int, bool], _Known] = {}
         self._until: dict[tuple[int, bool, int], int] = {}
         self._payers: dict[tuple[int, int], int] = {}
@@ -71,6 +75,7 @@ class ReclaimLookahead:
     def note(self, leaf: int) -> None:
         """A swap was made, and the queue ``leaf`` lost by it."""
         self._losers.append(leaf)
+        self._leaves.add(leaf)
 
     def allowance(self, preemptor: Preemptor, queues: tuple[int, ...]) -> Allowance | None:
         """What ``preemptor`` may take from the leaf ``queues`` now; None where the action does not ask that."""
@@ -95,8 +100,12 @@ class ReclaimLookahead:
     def _is_as_before(self, known: _Known, preemptor: Preemptor) -> bool:
         """Is the standing the same after what others have lost since it was worked out?"""
         now = len(self._losers)
-        losers = [self._payer(preemptor, leaf) for leaf in self._losers[known.seen :]]
+        if now <= known.sure and len(self._leaves) == len(known.leaves):
+            return True
+        leaves = self._losers[known.seen :]
+        losers = [self._payer(preemptor, leaf) for leaf in leaves]
         known.seen = now
+        known.leaves.update(leaves)
         for queue in losers:
             known.lost[queue] = known.lost.get(queue, 0) + 1
         for queue in dict.fromkeys(losers):
@@ -106,6 +115,7 @@ class ReclaimLookahead:
                 ahead = self._most(partial(self._stays, preemptor, known.standing, losers=(queue,)))
                 known.safe[queue] = known.lost[queue] + ahead
                 known.until = min(known.until, now + ahead)
+        known.sure = now + min((known.safe[queue] - lost for queue, lost in known.lost.items()), default=0)
         return True
 
     def _payer(self, preemptor: Preemptor, leaf: int) -> int:

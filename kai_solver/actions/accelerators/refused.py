@@ -16,7 +16,7 @@ class Refused:
     def __init__(self, context: Context, action: Action) -> None:
         self.context = context
         self.action = action
-        self._kinds: dict[Kind, Refusal] = {}
+        self._kinds: dict[Kind | None, Refusal] = {}
         self._row = 0
 
     def forget(self) -> None:
@@ -34,11 +34,12 @@ class Refused:
         """Refuse all that wait, in order, if each is of a kind that was refused; else none."""
         if self._row < FIRST_LOOK or self._row & (self._row - 1):
             return False
-        context, kinds = self.context, self._kinds
-        if not all(context.kind(gang) in kinds for gang in gang_order.rest()):
-            return False
+        context, refusals = self.context, dict[int, Refusal]()
         for gang in gang_order.rest():
-            kind = context.kind(gang)
-            if kind is not None:
-                context.outcome.refuse(gang, self.action, kinds[kind], context.gang_units[gang].state.pending[0])
+            refusal = self._kinds.get(context.kind(gang))
+            if refusal is None:
+                return False
+            refusals[gang] = refusal
+        for gang, refusal in refusals.items():
+            context.outcome.refuse(gang, self.action, refusal, context.gang_units[gang].state.pending[0])
         return True

@@ -6,8 +6,8 @@ one step. Other gangs between them are placed one by one, as long as they find p
 all of them one by one.
 """
 
-from collections.abc import Iterable, Iterator
-from itertools import groupby, takewhile
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import groupby, islice, takewhile
 
 from kai_solver.actions.accelerators.predicted_order import foresee
 from kai_solver.actions.caps import over_capacity
@@ -77,13 +77,11 @@ class Runs:
         ends: set[int] = set()
         for leaf, line in gang_order.lines():
             lines[leaf] = list(self._until_other(line, ends))
-        shapes = {
-            gang.gang: plain_shape(self.context, gang.allocation_unit) for line in lines.values() for gang in line
-        }
-        ahead = foresee(self.state, {leaf: line for leaf, line in lines.items() if line})
-        ahead = list(takewhile(lambda next_gang: next_gang.gang not in ends, ahead))
+        ahead: Iterable[NextGang] = foresee(self.state, {leaf: line for leaf, line in lines.items() if line})
+        if ends:
+            ahead = takewhile(lambda next_gang: next_gang.gang not in ends, ahead)
         served: set[int] = set()
-        for shape, run in groupby(ahead, lambda next_gang: shapes[next_gang.gang]):
+        for shape, run in groupby(ahead, lambda next_gang: plain_shape(self.context, next_gang.allocation_unit)):
             gangs = list(run)
             if not (self._admit_singly(gangs, served) if shape is None else self._admit_run(shape, gangs, served)):
                 break
@@ -94,12 +92,13 @@ class Runs:
 
     def _until_other(self, line: Iterable[NextGang], ends: set[int]) -> Iterator[NextGang]:
         """The gangs of ``line`` up to the first that may ask again, or cost another amount: it is noted in ``ends``."""
-        pods, by_memory = self.context.problem.pods, bool(self.state.by_memory)
+        pods, by_memory, gang_units = self.context.problem.pods, bool(self.state.by_memory), self.context.gang_units
         for next_gang in line:
             yield next_gang
             unit = next_gang.allocation_unit
-            is_all = unit.is_core and self.context.gang_units[unit.gang].lone is not None
-            is_all = is_all and len(unit.pods) == len(self.state.gangs[unit.gang].pending[0])
+            units_of_gang = gang_units[unit.gang]
+            is_all = unit.is_core and units_of_gang.lone is not None
+            is_all = is_all and len(unit.pods) == len(units_of_gang.state.pending[0])
             if not is_all or (by_memory and any(pods[pod].gpu.memory_mib for pod in unit.pods)):
                 ends.add(next_gang.gang)
                 return
@@ -123,21 +122,31 @@ class Runs:
 
     def _admit_run(self, shape: int, run: Iterable[NextGang], served: set[int]) -> bool:
         """Admit gangs of one shape; False where one found no room, may not pay, or the time ended."""
-        room = self._room(shape)
-        pods: list[int] = []
+        room, pods, line = self._room(shape), list[int](), iter(run)
         is_done = True
-        for number, next_gang in enumerate(run, start=1):
-            if len(pods) + len(next_gang.allocation_unit.pods) > room or not self._may_pay(next_gang):
-                is_done = False
-                break
-            pods += self._let_in(next_gang)
-            served.add(next_gang.gang)
-            if number % LOOKS == 0 and self.context.is_over():
-                is_done = False
-                break
+        while is_done and (gangs := list(islice(line, LOOKS))):
+            admitted = self._with_room(gangs, room - len(pods))
+            for next_gang in admitted:
+                pods += next_gang.allocation_unit.pods
+                served.add(next_gang.gang)
+            is_done = len(admitted) == len(gangs) and not self.context.is_over()
         if pods:
             self.placer.fill(pods, joined=True)
         return is_done
+
+    def _with_room(self, gangs: Sequence[NextGang], room: int) -> Sequence[NextGang]:
+        """Let ``gangs`` in, in order, while there is room for so many pods and their queues may pay; those let in."""
+        units = [next_gang.allocation_unit for next_gang in gangs]
+        if sum([len(unit.pods) for unit in units]) <= room and all(map(self._is_free, gangs)):
+            self.state.join_each([(next_gang.allocation_unit.pods, next_gang.charge) for next_gang in gangs])
+            self.context.outcome.admit_binds(units)
+            return gangs
+        for number, next_gang in enumerate(gangs):
+            room -= len(next_gang.allocation_unit.pods)
+            if room < 0 or not self._may_pay(next_gang):
+                return gangs[:number]
+            self._let_in(next_gang)
+        return gangs
 
     # -- one gang ------------------------------------------------------------------------------------------------
 
@@ -145,10 +154,12 @@ class Runs:
         return int(self.placer.fits.counts(shape)[0].sum())
 
     def _may_pay(self, next_gang: NextGang) -> bool:
+        return self._is_free(next_gang) or over_capacity(self.state, next_gang.allocation_unit) is None
+
+    def _is_free(self, next_gang: NextGang) -> bool:
+        """Whether its queue may pay for it, whatever it holds."""
         gang = self.context.problem.gangs[next_gang.gang]
-        if gang.gang.preemptible and not self._caps[gang.queue] and not self.state.refusing:
-            return True
-        return over_capacity(self.state, next_gang.allocation_unit) is None
+        return gang.gang.preemptible and not self._caps[gang.queue] and not self.state.refusing
 
     def _let_in(self, next_gang: NextGang) -> tuple[int, ...]:
         self.state.join(next_gang.allocation_unit.pods, next_gang.charge)

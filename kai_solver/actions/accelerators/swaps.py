@@ -23,7 +23,6 @@ from kai_solver.planstate.outcome import Admission
 from kai_solver.planstate.signature import Kind
 from kai_solver.planstate.victims import VictimPool
 from kai_solver.problem import GangShape
-from kai_solver.problem.charges import Charge
 
 FEW = 4
 """Swaps below which a batch was not worth the sorting, which takes as long as two or three gangs alone (500 nodes,
@@ -42,6 +41,7 @@ class Swaps:
         self.state = context.state
         self.problem = context.problem
         self.known: dict[Kind, Preemptor] = {}
+        self._alike: dict[Kind, Kind | None] = {}
         is_played = victim_search.action is Action.RECLAIM and len(victim_search.waiting) <= MOST_WAITING
         self._is_off = victim_search.action is Action.CONSOLIDATION or is_played
         self._identical_pods: IdenticalPods | None = None
@@ -71,7 +71,7 @@ class Swaps:
         kind = self.kind(next_gang.gang) if next_gang is not None else None
         if kind is None or kind not in self.known:
             return False
-        batch = _Batch(self, kind.shape, kind.charge)
+        batch = _Batch(self, kind)
         batch.run(gang_order)
         self._next_pause = FEW if batch.done >= FEW else self._next_pause * 2
         self._pause = 0 if batch.done >= FEW else self._next_pause
@@ -83,9 +83,11 @@ class Swaps:
         Where victims have to leave, wishes between pods do not count: the cheapest ones decide.
         """
         kind = self.context.kind(gang)
-        if kind is None or not self.state.is_plain(kind.shape):
-            return None
-        return kind._replace(shape=self.problem.shapes.same_room(kind.shape), is_related=False)
+        if kind is not None and kind not in self._alike:
+            shape = self.problem.shapes.same_room(kind.shape)
+            is_plain = self.state.is_plain(kind.shape)
+            self._alike[kind] = kind._replace(shape=shape, is_related=False) if is_plain else None
+        return self._alike[kind] if kind is not None else None
 
 
 @dataclass(slots=True)
@@ -105,17 +107,33 @@ class _Line:
         return None
 
 
-class _Batch:
-    """Swaps by takers of one shape, from a state in which it fits nowhere."""
+@dataclass(slots=True)
+class _Taker:
+    """Gangs of one kind, what they may take from now, and the units that leave for them; None: not asked yet."""
 
-    def __init__(self, swaps: Swaps, shape: int, charge: Charge) -> None:
+    kind: Kind
+    preemptor: Preemptor
+    standing: Standing | None = None
+    line: _Line | None = None
+
+
+class _Batch:
+    """Swaps by takers of one shape and charge, those of ``kind``, from a state in which it fits nowhere."""
+
+    def __init__(self, swaps: Swaps, kind: Kind) -> None:
         self.swaps = swaps
         self.context, self.victim_search = swaps.context, swaps.victim_search
         self.state, self.problem = swaps.state, swaps.problem
         self.pool, self.fits = swaps.victim_search.pool, swaps.victim_search.fits
-        self.shape, self.charge = shape, charge
-        self.lookahead = ReclaimLookahead(swaps.victim_search, charge, frozenset(kind.queue for kind in swaps.known))
+        self.shape, self.charge = kind.shape, kind.charge
+        takers = frozenset(known.queue for known in swaps.known)
+        self.lookahead = ReclaimLookahead(swaps.victim_search, kind.charge, takers)
         self.done = 0
+        self._takers = {
+            known: _Taker(known, preemptor)
+            for known, preemptor in swaps.known.items()
+            if known.shape == kind.shape and preemptor.charge == kind.charge
+        }
         self._lines: dict[tuple[Kind, Standing], _Line] = {}
         self._same: dict[tuple[int, ...], _Line] = {}
         self._is_stuck: dict[int, bool] = {}
@@ -140,15 +158,19 @@ class _Batch:
     def _victim(self, allocation_unit: AllocationUnit) -> int | None:
         """The unit that surely leaves for ``allocation_unit``, if it swaps; None where that takes a closer look."""
         kind = self.swaps.kind(allocation_unit.gang)
-        preemptor = self.swaps.known.get(kind) if kind is not None else None
-        if kind is None or preemptor is None or kind.shape != self.shape or preemptor.charge != self.charge:
+        taker = self._takers.get(kind) if kind is not None else None
+        if taker is None or self._was_refused(taker.preemptor, allocation_unit):
             return None
-        standing = self.lookahead.standing(preemptor) if not self._was_refused(preemptor, allocation_unit) else None
-        unit = self._line(kind, preemptor, standing).next(self.pool) if standing is not None else None
+        standing = self.lookahead.standing(taker.preemptor)
+        if standing is None:
+            return None
+        if taker.line is None or standing is not taker.standing:
+            taker.standing, taker.line = standing, self._line(taker, standing)
+        unit = taker.line.next(self.pool)
         if unit is None:
             return None
         victim = self.problem.gangs[self.pool.units[unit].gang]
-        is_sure = self._stays_away(unit, victim) and self.lookahead.covers(preemptor, victim, unit)
+        is_sure = self._stays_away(unit, victim) and self.lookahead.covers(taker.preemptor, victim, unit)
         return unit if is_sure else None
 
     def _was_refused(self, preemptor: Preemptor, allocation_unit: AllocationUnit) -> bool:
@@ -158,13 +180,14 @@ class _Batch:
             and self.victim_search.known_refusal(preemptor, self.context.signature(allocation_unit)) is not None
         )
 
-    def _line(self, kind: Kind, preemptor: Preemptor, standing: Standing) -> "_Line":
-        line = self._lines.get((kind, standing))
+    def _line(self, taker: _Taker, standing: Standing) -> _Line:
+        line = self._lines.get((taker.kind, standing))
         if line is None:
+            preemptor = taker.preemptor
             evictor = self.victim_search.evictor(preemptor, standing.queues)
             table = evictor.first_table(self.shape, self.lookahead.allowance(preemptor, standing.queues))
             units = tuple(self.swaps.identical_pods.in_order(table, self.charge)) if evictor.has_eligible else ()
-            line = self._lines[kind, standing] = self._same.setdefault(units, _Line(units))
+            line = self._lines[taker.kind, standing] = self._same.setdefault(units, _Line(units))
         return line
 
     def _stays_away(self, unit: int, victim: GangShape) -> bool:
