@@ -6,7 +6,7 @@ starts that the next cycle stops. Other binds stay: small work that fits runs be
 """
 
 from collections.abc import Collection, Sequence
-from functools import cache, partial
+from functools import cache
 
 from kai_solver.actions.board.serving import BoardLine
 from kai_solver.actions.caps import over_capacity
@@ -78,22 +78,24 @@ def _yielding(context: Context, victim_search: VictimSearch, preemptor: Preempto
     action, gangs, places = victim_search.action, context.problem.gangs, context.state.places
     reclaimable = frozenset(victim_search.eligibility.reclaim_queues(preemptor)) if action is Action.RECLAIM else ()
     queues = {Action.RECLAIM: reclaimable, Action.PREEMPT: (preemptor.queue,)}.get(action)
-    may_take = cache(partial(_may_take, victim_search, preemptor, reclaimable))
-    is_counted = cache(partial(was_counted, context.outcome))
+
+    @cache
+    def may_give(queue: int, priority: int, preemptible: bool) -> bool:
+        is_open = queues is None or queue in queues
+        is_open = is_open and (action is Action.CONSOLIDATION or not was_counted(context.outcome, queue))
+        return is_open and _may_take(victim_search, preemptor, reclaimable, queue, priority, preemptible)
+
     for admission in reversed(binds):
         if len(found) == MOST_BINDS:
             break
         victim = gangs[admission.allocation_unit.gang]
-        if victim.index == preemptor.gang.index or (queues is not None and victim.queue not in queues):
+        if not may_give(victim.queue, victim.gang.priority, victim.gang.preemptible):
             continue
-        if not may_take(victim.queue, victim.gang.priority, victim.gang.preemptible):
-            continue
-        if not all(places[pod].now for pod in admission.allocation_unit.pods):
+        if victim.index == preemptor.gang.index or not all(places[p].now for p in admission.allocation_unit.pods):
             continue
         if action is not Action.PREEMPT and _is_nominated(context, admission):
             continue  # Others left, or it moved, for its promised place: later cycles would undo that and repeat it.
-        if action is Action.CONSOLIDATION or not is_counted(victim.queue):
-            found.append(admission)
+        found.append(admission)
     return found[::-1]
 
 

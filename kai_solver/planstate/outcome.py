@@ -117,7 +117,9 @@ class Outcome:
         now, known = self.admissions, self._known
         if self._seen[0] is now and self._seen[1] == self.version:
             return
-        changed = [(old, new) for old, new in zip(known, now, strict=False) if old is not new]
+        # The same list only grows: where admissions change, another one takes its place.
+        pairs = () if self._seen[0] is now else zip(known, now, strict=False)
+        changed = [(old, new) for old, new in pairs if old is not new]
         if len(now) < len(known) or not all(_is_same_but_victims(old, new) for old, new in changed):
             known, changed, self._binds, self._losing = [], [], [], Counter()
         for old, new in changed:
