@@ -137,7 +137,8 @@ def attempt(
     """Admit ``unit`` with victims; the refusal if that may not or cannot be.
 
     Asked in turn: the rules; what an equal unit was refused; a bound that proves it impossible; free room; victims;
-    the solver; and binds of this cycle that give way. Room is not sought where it was in vain for fewer such pods.
+    the solver; and binds of this cycle that give way. Neither victims nor such binds are sought where that was in vain
+    for fewer such pods.
     """
     outcome, action = context.outcome, search.action
     preemptor = Preemptor.of(context.problem, unit)

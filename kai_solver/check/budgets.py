@@ -15,7 +15,7 @@ def judge_budgets(scene: Scene) -> Iterator[Violation]:
     if not snapshot.budgets and not snapshot.refused:
         return
     lost: Counter[str] = Counter()
-    for key in sorted(scene.leaving()):
+    for key in sorted(scene.leaving):
         gang, pod = scene.owners[key].key, scene.pods[key]
         if pod.status is not PodStatus.RUNNING:
             continue

@@ -7,7 +7,7 @@ import numpy as np
 import numpy.typing as npt
 
 from kai_solver.check.columns import Column
-from kai_solver.check.parts import memory_of
+from kai_solver.check.parts import devices_of, memory_of
 from kai_solver.check.scene import Holder, Scene
 from kai_solver.check.violation import Violation
 from kai_solver.domain import Node, Pod, PodStatus
@@ -76,13 +76,16 @@ def room_for_one(scene: Scene, end: Load) -> list[Pod]:
 
 def _demands(scene: Scene, pods: Column) -> Amounts:
     """``[pods, resources]`` what each takes of its node, as `scene.demand` says of one."""
-    kinds, gpus = scene.kinds.pods, [pod.gpu for pod in scene.kinds.pods]
-    requests = np.array([pod.request for pod in kinds], dtype=np.int64).reshape(-1, scene.snapshot.schema.size)
-    found = requests[pods.kinds]
+    # Only of these pods: a pod that waits may ask for more than fits any number.
+    met, kind = np.unique(pods.kinds, return_inverse=True)
+    one_of = [scene.kinds.pods[number] for number in met.tolist()]
+    gpus = [pod.gpu for pod in one_of]
+    requests = np.array([pod.request for pod in one_of], dtype=np.int64).reshape(-1, scene.snapshot.schema.size)
+    found = requests[kind]
     memory = np.array([memory_of(node) for node in scene.concerned.values()], dtype=np.int64)[pods.rows]
-    milli = np.array([gpu.devices * (0 if gpu.memory_mib else gpu.milli) for gpu in gpus], dtype=np.int64)
-    fixed = np.array([gpu.devices * gpu.memory_mib * MILLI for gpu in gpus], dtype=np.int64)
-    found[:, GPU] = (found[:, GPU] + milli[pods.kinds]) * memory + fixed[pods.kinds]
+    milli = np.array([devices_of(gpu) * (0 if gpu.memory_mib else gpu.milli) for gpu in gpus], dtype=np.int64)
+    fixed = np.array([devices_of(gpu) * gpu.memory_mib * MILLI for gpu in gpus], dtype=np.int64)
+    found[:, GPU] = (found[:, GPU] + milli[kind]) * memory + fixed[kind]
     return found
 
 

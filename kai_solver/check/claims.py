@@ -56,7 +56,7 @@ def judge_claims(scene: Scene) -> Iterator[Violation]:
         {c.name: c for c in known.classes},
         frozenset(pod.name for gang in scene.snapshot.gangs for pod in gang.pods),
     )
-    leaving = scene.leaving()
+    leaving = scene.leaving
     for holder in scene.everywhere():
         for key in holder.pod.claims:
             register.holders.setdefault(key, []).append(holder.key)

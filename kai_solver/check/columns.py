@@ -120,14 +120,14 @@ class Census:
         return Column.of(self.pods, self.rows, self.kinds, [True] * len(self.pods), self.end)
 
 
-def take_census(snapshot: Snapshot, kinds: Kinds, rows: Mapping[str, int], gone: Container[str]) -> Census:
+def take_census(snapshot: Snapshot, kinds: Kinds, rows: Mapping[str, int], leaving: Container[str]) -> Census:
     """Read every pod.
 
     Parameters
     ----------
     rows
         Places of the nodes that the plan names.
-    gone
+    leaving
         Keys of the pods that leave. Others that are active stay finally, as do those that are stuck in releasing.
     """
     census = Census()
@@ -160,17 +160,17 @@ def take_census(snapshot: Snapshot, kinds: Kinds, rows: Mapping[str, int], gone:
                     pods.append(pod)
                     places.append(row)
                     asked.append(kind)
-                    stay.append(pod.key not in gone if is_active else status is stuck)
+                    stay.append(pod.key not in leaving if is_active else status is stuck)
             elif status is pending:
                 waiting += 1
         if running or waiting:
             census.count(gang, kind, running, waiting)
-    _count_foreign(census, snapshot, kinds, rows, gone)
+    _count_foreign(census, snapshot, kinds, rows, leaving)
     return census
 
 
 def _count_foreign(
-    census: Census, snapshot: Snapshot, kinds: Kinds, rows: Mapping[str, int], gone: Container[str]
+    census: Census, snapshot: Snapshot, kinds: Kinds, rows: Mapping[str, int], leaving: Container[str]
 ) -> None:
     for pod in snapshot.foreign:
         census.constraints[id(pod.constraints)] = pod.constraints
@@ -179,4 +179,4 @@ def _count_foreign(
             census.pods.append(pod)
             census.rows.append(row)
             census.kinds.append(kinds.of(pod))
-            census.end.append(pod.key not in gone if status.is_active else status is PodStatus.STUCK_IN_RELEASING)
+            census.end.append(pod.key not in leaving if status.is_active else status is PodStatus.STUCK_IN_RELEASING)

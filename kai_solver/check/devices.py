@@ -8,7 +8,7 @@ import numpy as np
 
 from kai_solver.check.capacity import Load
 from kai_solver.check.columns import Flags, Integers
-from kai_solver.check.parts import charged_on, device_of, memory_of, share_on
+from kai_solver.check.parts import charged_on, device_of, devices_of, memory_of, share_on
 from kai_solver.check.scene import Scene, destination
 from kai_solver.check.violation import Violation
 from kai_solver.domain import Bind, GpuRequest, Move, Node, Pod
@@ -57,7 +57,7 @@ class Board:
             for known in pod.devices:
                 self.taken[known] += part
             return
-        for place in range(pod.gpu.devices):
+        for place in range(devices_of(pod.gpu)):
             index = _index(pod, place, self.names)
             if index is not None:
                 self.taken[index] += part

@@ -28,7 +28,7 @@ def judge_rows(scene: Scene) -> Iterator[Violation]:
 def _fault(scene: Scene, node: Node, given: list[Arrival]) -> str:
     if node.allocatable[GPU] < node.gpus * MILLI:
         return "some of the node cannot be had, and it is unknown which"
-    leaving = scene.leaving()
+    leaving = scene.leaving
     here = [holder for holder in scene.holders({node.name}) if holder.pod.gpu.devices]
     at_end = [holder.pod for holder in here if stays(holder, leaving)]
     unidentified = _unidentified(node, at_end)

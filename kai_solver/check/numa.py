@@ -214,7 +214,7 @@ class Tenants:
         for entry in scene.arrivals() if strict else ():
             if destination(entry) in strict:
                 arrivals[destination(entry)].append(entry)
-        return cls(scene, holders, arrivals, scene.leaving())
+        return cls(scene, holders, arrivals, scene.leaving)
 
 
 @dataclass(slots=True)

@@ -9,6 +9,14 @@ takes 1000 m. Queues pay for a request by memory in hundredths of a GPU, rounded
 from kai_solver.domain import GpuRequest, Node
 from kai_solver.units import MILLI
 
+MOST_DEVICES = 1024
+"""More devices than any node has."""
+
+
+def devices_of(request: GpuRequest) -> int:
+    """Devices that ``request`` asks for, no more than are ever of interest: an annotation may name any number."""
+    return min(request.devices, MOST_DEVICES)
+
 
 def memory_of(node: Node | None) -> int:
     """MiB of one device of ``node``."""

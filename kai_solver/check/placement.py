@@ -39,7 +39,7 @@ class Neighbours:
         self.minded = _is_minded(scene)
         if not self.minded:
             return
-        leaving = scene.leaving()
+        leaving = scene.leaving
         held = scene.everywhere()
         come = [Placed(arrival.pod, arrival.node) for arrival in scene.come]
         kept = [Placed(holder.pod, scene.nodes[holder.pod.node]) for holder in held if stays(holder, leaving)]

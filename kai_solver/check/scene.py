@@ -78,6 +78,8 @@ class Scene:
         Everything that gets a new place, binds first; entries that name no pod or node are left out.
     concerned
         Nodes that the plan names.
+    leaving
+        Keys of the pods that are evicted or moved away.
     kinds, census
         What pods ask for, and all pods of the snapshot.
     held, got
@@ -98,7 +100,7 @@ class Scene:
     foreign: frozenset[str]
     come: list[Arrival]
     concerned: dict[str, Node]
-    gone: frozenset[str]
+    leaving: frozenset[str]
     kinds: Kinds
     census: Census
     held: Column
@@ -114,15 +116,6 @@ class Scene:
         """Everything that gets a new place."""
         yield from self.plan.binds
         yield from self.plan.moves
-
-    def entries(self) -> Iterator[Bind | Move | Eviction]:
-        """Everything that the plan does."""
-        yield from self.arrivals()
-        yield from self.plan.evictions
-
-    def leaving(self) -> frozenset[str]:
-        """Keys of the pods that are evicted or moved away."""
-        return self.gone
 
     def holders(self, nodes: Container[str]) -> list[Holder]:
         """Every pod that holds resources of these ``nodes``, of those that the plan names, now."""
@@ -170,9 +163,9 @@ def set_scene(snapshot: Snapshot, plan: Plan) -> Scene:
         for gang in snapshot.gangs:
             _index_pods(gang, pods, owners)
     come = list(_arrivals(plan, pods, nodes))
-    gone = frozenset([entry.pod for entry in plan.evictions] + [entry.pod for entry in plan.moves])
+    leaving = frozenset([entry.pod for entry in plan.evictions] + [entry.pod for entry in plan.moves])
     kinds, rows = Kinds(), {name: row for row, name in enumerate(concerned)}
-    census = take_census(snapshot, kinds, rows, gone)
+    census = take_census(snapshot, kinds, rows, leaving)
     return Scene(
         snapshot=snapshot,
         plan=plan,
@@ -183,7 +176,7 @@ def set_scene(snapshot: Snapshot, plan: Plan) -> Scene:
         foreign=frozenset([pod.key for pod in snapshot.foreign]),
         come=come,
         concerned=concerned,
-        gone=gone,
+        leaving=leaving,
         kinds=kinds,
         census=census,
         held=census.held(),

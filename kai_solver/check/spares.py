@@ -50,7 +50,7 @@ class Spares:
         rules = [topology for topology in scene.snapshot.topologies if topology.spares is not None]
         if not rules:
             return cls((), frozenset())
-        leaving, atlas, having = scene.leaving(), Atlas(scene), Having.of(scene.snapshot)
+        leaving, atlas, having = scene.leaving, Atlas(scene), Having.of(scene.snapshot)
         users = [h for h in scene.everywhere() if h.key not in scene.foreign or having.holds(h.pod)]
         promised = set(_promised(scene))
         before = promised | {h.pod.node for h in users if stays(h, set())}

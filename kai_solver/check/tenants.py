@@ -98,7 +98,7 @@ def judge_tenants(scene: Scene) -> Iterator[Violation]:
 
 
 def _judge(scene: Scene, estate: Estate, holders: list[Holder]) -> Iterator[Violation]:
-    leaving = scene.leaving()
+    leaving = scene.leaving
     users: Users = {domain: set(tenants) for domain, tenants in estate.newcomers.items()}
     goers: Users = {}
     for holder in holders:

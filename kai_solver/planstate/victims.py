@@ -320,9 +320,10 @@ class VictimPool:
     def gains(self) -> IntArray:
         """(U,) devices that each unit leaves, and that it need not take elsewhere, at most: shares may join others."""
         problem, pods = self.state.problem, self.table.pods
-        asked = [shape.gpu.devices if shape.gpu.is_whole else 0 for shape in problem.shapes.shapes]
-        whole = np.array(asked, dtype=np.int64)[problem.columns.shape[pods]]
-        gained = np.maximum(problem.columns.devices[pods] - whole, 0)
+        shapes, held = problem.columns.shape[pods], problem.columns.devices[pods]
+        asked = np.array([shape.gpu.devices for shape in problem.shapes.shapes], dtype=np.int64)[shapes]
+        is_whole = np.array([shape.gpu.is_whole for shape in problem.shapes.shapes], dtype=np.bool_)[shapes]
+        gained = np.where(is_whole, np.maximum(held - asked, 0), np.maximum(held, asked))
         return np.bincount(self.table.unit_of_row, weights=gained, minlength=len(self.units)).astype(np.int64)
 
     def devices_joined(self) -> int:

@@ -69,3 +69,8 @@ def test_an_admission_may_have_left_room_but_not_where_others_only_moved() -> No
     more = a_gang("other", HALF, HALF, HALF, HALF)
     assert not is_vain(more, Action.PREEMPT, admits=True)
     assert is_vain(more, Action.CONSOLIDATION, admits=True)
+
+
+def test_a_larger_reclaim_may_have_victims_that_a_smaller_one_has_not() -> None:
+    """Beyond its quota a queue may take from others that hold too much of anything, within it of what it asks for."""
+    assert not is_vain(a_gang("other", HALF, HALF, HALF, HALF), Action.RECLAIM)

@@ -19,7 +19,7 @@ from kai_solver.domain import (
     Snapshot,
 )
 from tests.check.support import bind, broken, plan
-from tests.support.builders import FREE, GIB, a_cluster, a_gang, a_node
+from tests.support.builders import FREE, GIB, a_cluster, a_gang, a_node, a_pod
 
 # --- form and foreign ------------------------------------------------------------------------------------------------
 
@@ -33,6 +33,19 @@ def test_a_bind_on_free_devices_holds() -> None:
         broken(a_cluster([a_node("n1", 2)], [a_gang("g", pods=2)]), plan(bind("g", 0, "n1", 0), bind("g", 1, "n1", 1)))
         == []
     )
+
+
+@pytest.mark.parametrize(
+    "asked", [GpuRequest(10**12 - 1, 0, 80_000), GpuRequest(10**12 - 1, 500), GpuRequest(10**12 - 1)]
+)
+def test_a_pod_may_ask_for_any_number_of_devices(asked: GpuRequest) -> None:
+    """Whether it waits, or has a node that its creator chose; on that node no GPU is known to be free."""
+    nodes = [a_node("n1", 2), a_node("n2", 2)]
+    waits = a_cluster(nodes, [a_gang("g"), *[a_gang(f"huge{number}", asked) for number in range(5)]])
+    assert broken(waits, plan(bind("g", 0, "n1", 0))) == []
+    runs = a_cluster(nodes, [a_gang("g")], foreign=(a_pod("huge", asked, on="n2"),))
+    assert broken(runs, plan(bind("g", 0, "n1", 0))) == []
+    assert "capacity" in broken(runs, plan(bind("g", 0, "n2", 0)))
 
 
 @pytest.mark.parametrize(

@@ -13,6 +13,7 @@ from kai_solver.check.columns import Census
 from kai_solver.domain import Gang, GpuRequest, Node, Plan, Pod, PodStatus, Queue, Reason, Snapshot, flat_gang
 from kai_solver.engine import cycle, isolating
 from kai_solver.engine.progress import Fault
+from kai_solver.errors.culprits import MOST_CULPRITS
 from kai_solver.modelfiles import load_model
 from kai_solver.placement.placing import Placer
 from kai_solver.planstate.allocation_units import AllocationUnit
@@ -325,3 +326,16 @@ def test_a_gang_that_takes_more_than_its_share_is_told_where_others_had_no_turn(
     slow: list[tuple[str, float]] = []
     decided(MANY, on_slow=lambda key, seconds: slow.append((key, seconds)))
     assert slow == [], "all had their turns"
+
+
+def test_gangs_that_ask_for_more_than_fits_any_number_stop_no_other() -> None:
+    """More of them than are left out of a cycle one by one."""
+    huge = GpuRequest(10**12 - 1, 0, 80_000)
+    asking = [replace_gpus(gang(f"huge{number}"), huge) for number in range(MOST_CULPRITS + 2)]
+    plan = decided(cluster(gang("good"), *asking))
+    assert admitted(plan) == {"n/good"}
+    assert not plan.notes
+
+
+def replace_gpus(asking: Gang, request: GpuRequest) -> Gang:
+    return replace(asking, pods=tuple(replace(pod, gpu=request) for pod in asking.pods))
