@@ -38,8 +38,10 @@ class Floor:
         state.rollback(self._mark)
         if len(state.journal) != self._mark or state.places != self._places or state.gone != self._gone:
             raise InternalError("the journal does not lead back to what the greedy decided")
+        version = outcome.version + 1  # What was worked out of the outcome meanwhile holds no longer.
         for name, value in self._parts.items():
             setattr(outcome, name, value)
+        outcome.version = version
         if outcome.pool is not None:
             outcome.pool.pin_only(self._pinned)
 
