@@ -1,6 +1,6 @@
 """Rule ``capacity``: every resource of every node, at once and when everything released is gone."""
 
-from collections.abc import Container, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -8,9 +8,9 @@ import numpy.typing as npt
 
 from kai_solver.check.columns import Column
 from kai_solver.check.parts import devices_of, memory_of
-from kai_solver.check.scene import Holder, Scene
+from kai_solver.check.scene import Scene
 from kai_solver.check.violation import Violation
-from kai_solver.domain import Node, Pod, PodStatus
+from kai_solver.domain import Node, Pod
 from kai_solver.units import GPU, MILLI
 
 Amounts = npt.NDArray[np.int64]
@@ -39,13 +39,6 @@ class Load:
         """What is left by node and resource; negative where too much is used."""
         left: list[list[int]] = (self.allocatable - self.used).tolist()
         return dict(zip(self.index, left, strict=True))
-
-
-def stays(holder: Holder, leaving: Container[str]) -> bool:
-    """True if the pod still holds its resources finally: it stays, or it is stuck in releasing."""
-    if holder.active:
-        return holder.key not in leaving
-    return holder.pod.status is PodStatus.STUCK_IN_RELEASING
 
 
 def weigh(scene: Scene) -> tuple[Load, Load]:

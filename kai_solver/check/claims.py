@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from kai_solver.check.capacity import stays
+from kai_solver.check.columns import stays
 from kai_solver.check.scene import Scene, destination, is_immediate
 from kai_solver.check.violation import Violation
 from kai_solver.claims import SelectorError, selects
@@ -60,7 +60,7 @@ def judge_claims(scene: Scene) -> Iterator[Violation]:
     for holder in scene.everywhere():
         for key in holder.pod.claims:
             register.holders.setdefault(key, []).append(holder.key)
-            if stays(holder, leaving):
+            if stays(holder.pod, leaving):
                 register.stayers.setdefault(key, []).append(holder.key)
     for entry in scene.arrivals():
         for text in _faults(register, entry):

@@ -120,6 +120,11 @@ class Census:
         return Column.of(self.pods, self.rows, self.kinds, [True] * len(self.pods), self.end)
 
 
+def stays(pod: Pod, leaving: Container[str]) -> bool:
+    """True if a pod that holds resources still does finally: it stays, or it is stuck in releasing."""
+    return pod.key not in leaving if pod.status.is_active else pod.status is PodStatus.STUCK_IN_RELEASING
+
+
 def take_census(snapshot: Snapshot, kinds: Kinds, rows: Mapping[str, int], leaving: Container[str]) -> Census:
     """Read every pod.
 
@@ -160,6 +165,7 @@ def take_census(snapshot: Snapshot, kinds: Kinds, rows: Mapping[str, int], leavi
                     pods.append(pod)
                     places.append(row)
                     asked.append(kind)
+                    # As `stays`, which a call for each pod would make slower.
                     stay.append(pod.key not in leaving if is_active else status is stuck)
             elif status is pending:
                 waiting += 1
@@ -174,9 +180,9 @@ def _count_foreign(
 ) -> None:
     for pod in snapshot.foreign:
         census.constraints[id(pod.constraints)] = pod.constraints
-        row, status = rows.get(pod.node), pod.status
-        if row is not None and status.holds_resources:
+        row = rows.get(pod.node)
+        if row is not None and pod.status.holds_resources:
             census.pods.append(pod)
             census.rows.append(row)
             census.kinds.append(kinds.of(pod))
-            census.end.append(pod.key not in leaving if status.is_active else status is PodStatus.STUCK_IN_RELEASING)
+            census.end.append(stays(pod, leaving))

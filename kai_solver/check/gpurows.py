@@ -6,7 +6,7 @@ pods whose GPUs are neither stated nor wished for, or that wished for what anoth
 
 from collections.abc import Iterable, Iterator
 
-from kai_solver.check.capacity import stays
+from kai_solver.check.columns import stays
 from kai_solver.check.scene import Arrival, Scene
 from kai_solver.check.violation import Violation
 from kai_solver.domain import Node, Pod
@@ -30,7 +30,7 @@ def _fault(scene: Scene, node: Node, given: list[Arrival]) -> str:
         return "some of the node cannot be had, and it is unknown which"
     leaving = scene.leaving
     here = [holder for holder in scene.holders({node.name}) if holder.pod.gpu.devices]
-    at_end = [holder.pod for holder in here if stays(holder, leaving)]
+    at_end = [holder.pod for holder in here if stays(holder.pod, leaving)]
     unidentified = _unidentified(node, at_end)
     if unidentified:
         return f"it is unknown which {unidentified[0].key} holds, which stays"

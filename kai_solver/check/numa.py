@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 
-from kai_solver.check.capacity import stays
+from kai_solver.check.columns import stays
 from kai_solver.check.scene import Holder, Scene, destination, is_immediate
 from kai_solver.check.violation import Violation
 from kai_solver.domain import Bind, Move, Node, NumaTopology, Pod, ZoneShare
@@ -235,7 +235,7 @@ class ZoneBook:
         book = cls(scene, node, [[0] * size for _ in range(count)], [[0] * size for _ in range(count)])
         for holder in tenants.holders[node.name]:
             book._hold_reported(holder.pod.zones, -1)
-            if not at_end or stays(holder, tenants.leaving):
+            if not at_end or stays(holder.pod, tenants.leaving):
                 book.take(holder.pod.zones)
         for entry in tenants.arrivals[node.name]:
             if entry.pod != without and (at_end or is_immediate(entry)):

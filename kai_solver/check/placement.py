@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from kai_solver.check.capacity import stays
+from kai_solver.check.columns import stays
 from kai_solver.check.scene import Scene, destination, is_immediate
 from kai_solver.check.violation import Violation
 from kai_solver.domain import Bind, Constraints, Move, Pod, Requirement
@@ -42,8 +42,8 @@ class Neighbours:
         leaving = scene.leaving
         held = scene.everywhere()
         come = [Placed(arrival.pod, arrival.node) for arrival in scene.come]
-        kept = [Placed(holder.pod, scene.nodes[holder.pod.node]) for holder in held if stays(holder, leaving)]
-        gone = [Placed(holder.pod, scene.nodes[holder.pod.node]) for holder in held if not stays(holder, leaving)]
+        kept = [Placed(holder.pod, scene.nodes[holder.pod.node]) for holder in held if stays(holder.pod, leaving)]
+        gone = [Placed(holder.pod, scene.nodes[holder.pod.node]) for holder in held if not stays(holder.pod, leaving)]
         self._placed = {"later": [*kept, *come], "leaving": gone}
         self._bearers = {
             name: [placed for placed in pods if placed.pod.constraints.anti_affinity]

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import NamedTuple, TypeVar
 
 from kai_solver.check.columns import Census, Column, Kinds, take_census
-from kai_solver.check.parts import charged_on, memory_of, share_on
+from kai_solver.check.parts import charged_on, devices_of, memory_of, share_on
 from kai_solver.domain import Action, Bind, Eviction, Gang, Move, Node, Plan, Pod, Snapshot, with_moves
 from kai_solver.units import GPU, Vector
 
@@ -142,7 +142,7 @@ def demand(pod: Pod, node: Node) -> Vector:
     request = pod.request
     if not pod.gpu.devices and not request[GPU]:
         return request
-    gpus = pod.gpu.devices * share_on(node, pod.gpu)
+    gpus = devices_of(pod.gpu) * share_on(node, pod.gpu)
     return (*request[:GPU], request[GPU] * memory_of(node) + gpus, *request[GPU + 1 :])
 
 

@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from kai_solver.check.capacity import stays
+from kai_solver.check.columns import stays
 from kai_solver.check.domains import Atlas, Domain, DomainOf
 from kai_solver.check.having import Having
 from kai_solver.check.scene import Scene, destination
@@ -53,11 +53,11 @@ class Spares:
         leaving, atlas, having = scene.leaving, Atlas(scene), Having.of(scene.snapshot)
         users = [h for h in scene.everywhere() if h.key not in scene.foreign or having.holds(h.pod)]
         promised = set(_promised(scene))
-        before = promised | {h.pod.node for h in users if stays(h, set())}
-        after = promised | {h.pod.node for h in users if stays(h, leaving)}
+        before = promised | {h.pod.node for h in users if stays(h.pod, set())}
+        after = promised | {h.pod.node for h in users if stays(h.pod, leaving)}
         come = [bind for bind in scene.plan.binds if not scene.owners[bind.pod].uses_spares]
         lent = {key for key in leaving if key in scene.owners and scene.owners[key].may_use_spares}
-        left = promised | {h.pod.node for h in users if stays(h, lent)}
+        left = promised | {h.pod.node for h in users if stays(h.pod, lent)}
         left |= {bind.node for bind in come if not bind.nominated}
         after |= {bind.node for bind in come}
         after |= {destination(move) for move in scene.plan.moves}

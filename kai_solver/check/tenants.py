@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
-from kai_solver.check.capacity import stays
+from kai_solver.check.columns import stays
 from kai_solver.check.domains import Atlas, Domain, DomainOf
 from kai_solver.check.having import Having
 from kai_solver.check.scene import Arrival, Holder, Scene
@@ -104,7 +104,7 @@ def _judge(scene: Scene, estate: Estate, holders: list[Holder]) -> Iterator[Viol
     for holder in holders:
         domain = estate.domains.get(holder.pod.node)
         if domain is not None:
-            book = users if stays(holder, leaving) else goers
+            book = users if stays(holder.pod, leaving) else goers
             book.setdefault(domain, set()).add(estate.tenant(holder.pod))
     for arrival in estate.come:
         domain, own = estate.domains[arrival.node.name], estate.tenant(arrival.pod)

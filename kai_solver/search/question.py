@@ -18,7 +18,7 @@ from kai_solver.model.decode import Decision
 from kai_solver.model.joint import Joint
 from kai_solver.model.spec import Term
 from kai_solver.model.variables import Variables
-from kai_solver.planstate.allocation_units import AllocationUnit, Part
+from kai_solver.planstate.allocation_units import AllocationUnit
 from kai_solver.planstate.eligibility import Preemptor
 from kai_solver.planstate.eviction_units import Unit
 from kai_solver.planstate.outcome import Admission, Outcome
@@ -26,6 +26,7 @@ from kai_solver.planstate.saving import free_milli, savings
 from kai_solver.planstate.victims import VictimPool
 from kai_solver.problem import Problem
 from kai_solver.problem.rules import Spacing
+from kai_solver.reasons.attempt import constraint_of
 from kai_solver.search.apply import apply
 from kai_solver.search.evictable import evictable
 from kai_solver.search.joint_input import Found, JointModelInput
@@ -82,6 +83,11 @@ class Question:
         if self.action is not Action.RECLAIM or pool is None:
             return False
         return self._once("uneven", lambda: any(self._is_uneven(pool, gang) for gang in self._elastic(pool)))
+
+    @property
+    def _is_scoped(self) -> bool:
+        """Whether a required level of a topology is over some of what is asked for."""
+        return constraint_of(self.allocation_unit.root) is not None
 
     def _elastic(self, pool: VictimPool) -> set[int]:
         """Gangs of which some eligible unit is no core."""
@@ -152,7 +158,7 @@ class Question:
         """What proves "no" without a search. Counts are the same for all that have the same rights and ask the same."""
         needed = self.problem.by_shape(self.allocation_unit.pods)
         spacings = self.state.spacings(self.allocation_unit.gang)
-        is_own = self.action is Action.RECLAIM or spacings or self.divisible or _is_scoped(self.allocation_unit.root)
+        is_own = self.action is Action.RECLAIM or spacings or self.divisible or self._is_scoped
         if not is_own:
             asked = ("bound", self.action, frozenset(needed.items()))
             return self._once(asked, lambda: self._count_bound(needed, ()))
@@ -171,7 +177,7 @@ class Question:
 
     def _domains(self) -> Domains | None:
         """Domains of which one must hold the whole allocation unit; None without such a rule."""
-        if not _is_scoped(self.allocation_unit.root):
+        if not self._is_scoped:
             return None
         arrival = self.model_input.arrival(self.allocation_unit, self.action, self.units)
         over_all = [s for i, s in enumerate(arrival.scopes) if all(i in piece.scopes for piece in arrival.pieces)]
@@ -342,11 +348,6 @@ class Question:
         before = self._evicted_by().get(self.action, NOTHING)
         moved = [u for u in decision.moved if u not in self.disturbed]
         return [u for u in evicted if u in self.eligible and u not in before] + moved
-
-
-def _is_scoped(part: Part) -> bool:
-    """Whether a required level of a topology is over some of ``part``."""
-    return (part.topology is not None and bool(part.topology.required)) or any(map(_is_scoped, part.parts))
 
 
 def _with_taken(surplus: QueueSurplus, taken: IntArray) -> tuple[int, int, int]:

@@ -24,6 +24,5 @@ class Stamp:
 
     def holds(self, outcome: Outcome) -> bool:
         """Whether nothing changed since."""
-        journal = outcome.state.journal
-        last = journal[-1] if journal else None
-        return self.version == outcome.version and self.steps == len(journal) and self.last is last
+        now = Stamp.of(outcome)
+        return self.version == now.version and self.steps == now.steps and self.last is now.last
