@@ -1,5 +1,6 @@
 """Files that are written: places are looked at before the work, and contents appear in one step."""
 
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -10,6 +11,8 @@ from kai_solver.errors import InputError
 
 _PARTIAL = ".part"
 """Ends the name of a file that is not complete yet."""
+
+_OTHER_FORMS = {".yaml": "YAML", ".yml": "YAML", ".gz": "gzip", ".zip": "zip"}
 
 
 def check_place(path: Path) -> None:
@@ -23,10 +26,13 @@ def check_place(path: Path) -> None:
     if path.is_dir() or not path.parent.is_dir():
         problem = "is a folder" if path.is_dir() else "is in no folder that exists"
         raise InputError(problem, file=str(path), cure="Name a writable place")
-    partial = path.with_name(path.name + _PARTIAL)
     try:
-        partial.touch()
-        partial.unlink()
+        if _is_written_in_place(path):
+            return
+        partial = _partial(_behind_links(path))
+        with suppress(FileExistsError):  # another command writes there, and will have ended
+            partial.touch(exist_ok=False)
+            partial.unlink()
     except OSError as error:
         raise InputError(
             f"cannot be written: {reason_of(error)}", file=str(path), cure="Name a writable place"
@@ -39,10 +45,11 @@ def check_json_place(path: Path) -> None:
     Raises
     ------
     InputError
-        No file can be there, or its name says that it is YAML.
+        No file can be there, or its name says that it is something else.
     """
-    if path.suffix in (".yaml", ".yml"):
-        raise InputError("would hold JSON, and its name says YAML", file=str(path), cure="Name a .json file")
+    other = _OTHER_FORMS.get(path.suffix)
+    if other is not None:
+        raise InputError(f"would hold JSON, and its name says {other}", file=str(path), cure="Name a .json file")
     check_place(path)
 
 
@@ -66,13 +73,30 @@ def reason_of(error: Exception) -> str:
     return (getattr(error, "strerror", None) or str(error)).lower()
 
 
+def _is_written_in_place(path: Path) -> bool:
+    return path.exists() and not path.is_file()
+
+
+def _behind_links(path: Path) -> Path:
+    return Path(os.path.realpath(path))  # `Path.resolve` fails where links form a loop
+
+
+def _partial(path: Path) -> Path:
+    return path.with_name(path.name + _PARTIAL)
+
+
 @contextmanager
 def replacing(path: Path) -> Iterator[Path]:
     """Another file to write, which takes the place of ``path`` when all is in it; on an error nothing is left of it.
 
-    So a full disk, or the end of the process, leaves the file that was there before.
+    So a full disk, or the end of the process, leaves the file that was there before. A link stays, and the file that it
+    names is replaced. What is no file (``/dev/stdout``, a named pipe) is written itself: to replace it would remove it.
     """
-    partial = path.with_name(path.name + _PARTIAL)
+    if _is_written_in_place(path):
+        yield path
+        return
+    path = _behind_links(path)
+    partial = _partial(path)
     try:
         yield partial
         partial.replace(path)

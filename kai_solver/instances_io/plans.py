@@ -3,12 +3,13 @@
 from pathlib import Path
 
 import orjson
-import zstandard
 
 from kai_solver.domain import Bind, Eviction, Move, Plan, Snapshot
 from kai_solver.errors import InputError
-from kai_solver.instances_io.output import reason_of, write_bytes
+from kai_solver.instances_io.limits import DEFAULT_LIMITS
+from kai_solver.instances_io.output import write_bytes
 from kai_solver.instances_io.planfile import plan_from_document, plan_to_document
+from kai_solver.instances_io.unpack import read_members
 
 
 def plan_json(plan: Plan) -> str:
@@ -22,22 +23,18 @@ def write_plan(plan: Plan, path: Path) -> None:
 
 
 def read_plan(path: Path) -> Plan:
-    """Read a plan file.
+    """Read a plan file, packed or not.
 
     Raises
     ------
+    LimitExceededError
+        It is larger than an instance may be.
     InputError
         It cannot be read or is not a plan.
     """
+    members = read_members(path, DEFAULT_LIMITS)
     try:
-        raw = path.read_bytes()
-        if path.suffix == ".zst":
-            raw = zstandard.ZstdDecompressor().decompress(raw, max_output_size=1 << 30)
-        return plan_from_document(orjson.loads(raw), str(path))
-    except (OSError, zstandard.ZstdError) as error:
-        raise InputError(
-            f"cannot be read: {reason_of(error)}", file=str(path), cure="Check the path and its permissions"
-        ) from error
+        return plan_from_document(orjson.loads(members[0].data), str(path))
     except orjson.JSONDecodeError as error:
         cure = "A plan is the file that `solve --output` writes"
         raise InputError(f"is not a plan, because it is not JSON: {error}", file=str(path), cure=cure) from error

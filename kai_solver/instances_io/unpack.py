@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
 from pathlib import Path
+from typing import IO
 
 import zstandard
 
@@ -61,20 +62,23 @@ def read_bytes(path: Path, limits: Limits) -> bytes:
     """
     try:
         if path == STANDARD_INPUT:
-            data = sys.stdin.buffer.read(limits.max_bytes + 1)
-            if len(data) > limits.max_bytes:
-                raise _too_large("standard input", limits)
-            return data
+            return _collect(_pieces(sys.stdin.buffer), "standard input", limits)
         if (noted := _noted.get()) is not None:
             noted.append(path)
         if path.stat().st_size > limits.max_bytes:
             raise _too_large(str(path), limits)
-        return path.read_bytes()
+        with path.open("rb") as file:
+            return _collect(_pieces(file), str(path), limits)
     except OSError as error:
         reason = error.strerror or str(error)
         raise InputError(
             f"cannot be read: {reason}", file=str(path), cure="Check the path and its permissions"
         ) from None
+
+
+def _pieces(stream: IO[bytes]) -> Iterator[bytes]:
+    """All that ``stream`` gives, in pieces: a pipe or a device does not say before how much that is."""
+    return iter(lambda: stream.read(_CHUNK), b"")
 
 
 def read_members(path: Path, limits: Limits) -> list[Member]:
@@ -171,7 +175,7 @@ def _unzip(data: bytes, file: str, limits: Limits) -> list[Member]:
             left, members = limits.max_bytes, []
             for name in names:
                 with archive.open(name) as stream:
-                    content = _collect(iter(lambda s=stream: s.read(_CHUNK), b""), file, Limits(max_bytes=left))  # type: ignore[misc]
+                    content = _collect(_pieces(stream), file, Limits(max_bytes=left))
                 left -= len(content)
                 members.append(Member(f"{file}!{name}", content))
     except LimitExceededError:

@@ -1,8 +1,12 @@
 """What is small in a file and large outside: counted before it is made, and read in time that grows with its bytes."""
 
 import gzip
+import os
+import struct
+import threading
 import time
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 import zstandard
@@ -11,7 +15,8 @@ from hypothesis import strategies as st
 
 from kai_solver.errors import InputError, LimitExceededError
 from kai_solver.instances_io import Limits, load_native
-from kai_solver.instances_io.unpack import unpack
+from kai_solver.instances_io.plans import read_plan
+from kai_solver.instances_io.unpack import read_bytes, unpack
 from kai_solver.instances_io.yaml_text import parse_yaml
 
 SMALL = Limits(max_objects=10_000, max_json_objects=10_000)
@@ -113,3 +118,36 @@ def test_nothing_is_unpacked_much_beyond_the_limit(pack: Callable[[bytes], bytes
 def test_a_number_of_yaml_has_few_characters(number: str) -> None:
     with pytest.raises(InputError, match="characters is not read"):
         parse_yaml(f"a: {number}\n".encode(), "f", Limits())
+
+
+def test_a_pipe_is_read_no_further_than_the_limit(tmp_path: Path) -> None:
+    """A pipe and a device have no size that could be looked at before; ``/dev/zero`` never ends."""
+    pipe = tmp_path / "cluster.json"
+    os.mkfifo(pipe)
+
+    def write() -> None:
+        with pipe.open("wb", buffering=0) as file:
+            file.write(b" " * 5_000)
+
+    writer = threading.Thread(target=write)
+    writer.start()
+    with pytest.raises(LimitExceededError, match="holds more than 1,000 bytes"):
+        read_bytes(pipe, Limits(max_bytes=1_000))
+    writer.join()
+
+
+DECLARES_A_TEBIBYTE = zstandard.MAGIC_NUMBER.to_bytes(4, "little") + b"\xe0" + struct.pack("<Q", 1 << 40) + b"\1\0\0"
+
+
+def test_a_plan_that_says_to_be_enormous_takes_no_memory(tmp_path: Path) -> None:
+    path = tmp_path / "plan.json.zst"
+    path.write_bytes(DECLARES_A_TEBIBYTE)
+    with pytest.raises(InputError, match="truncated or corrupt zstd"):
+        read_plan(path)
+
+
+@pytest.mark.parametrize("packed", [gzip.compress, zstd], ids=["gzip", "zstd"])
+def test_a_packed_plan_is_read_whatever_its_name(tmp_path: Path, packed: Callable[[bytes], bytes]) -> None:
+    path = tmp_path / "plan.json"
+    path.write_bytes(packed(b'{"format": "kai-plan/v1", "source": "greedy"}'))
+    assert read_plan(path).source == "greedy"
