@@ -1,16 +1,13 @@
 """One instance, one model, some seeds: measured in a process of its own, so that memory and caches are its own."""
 
 import gc
-import signal
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from multiprocessing import get_context
 from pathlib import Path
 from statistics import median
 from tempfile import TemporaryDirectory
@@ -29,6 +26,7 @@ from kai_solver.lab.runs import Generated, Improvement, InstanceFile, Outcome, R
 from kai_solver.lab.runs.cpuclock import CpuClock
 from kai_solver.lab.runs.instance import read_instance
 from kai_solver.lab.runs.memory import PeakMemory, family_cpu_s
+from kai_solver.lab.runs.processes import Processes
 from kai_solver.lab.runs.replaying import bundle_of, with_replay
 from kai_solver.lab.runs.running import blank, decide, engine_for, model_for
 from kai_solver.lab.runs.task import ClockKind
@@ -160,12 +158,8 @@ def measure(job: Job) -> tuple[Run, ...]:
 
 
 def _in_process(do: Callable[[Job], T], job: Job) -> T:
-    with ProcessPoolExecutor(1, mp_context=get_context("spawn"), initializer=_leave_interrupts_to_parent) as pool:
+    with Processes(1) as pool:
         return pool.submit(do, job).result()
-
-
-def _leave_interrupts_to_parent() -> None:
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 
 def _bundles(job: Job) -> list[bytes]:
@@ -220,7 +214,7 @@ def _read_snapshot(job: Job) -> tuple[Loaded, float, float | None]:
     """
     with TemporaryDirectory() as folder:
         path = Path(folder) / "snapshot.zip"
-        with ProcessPoolExecutor(1, mp_context=get_context("spawn"), initializer=_leave_interrupts_to_parent) as pool:
+        with Processes(1) as pool:
             pool.submit(_write_snapshot, job, path).result()
         with PeakMemory() as memory:
             loaded, seconds = _loaded(InstanceFile(job.source.name, path))

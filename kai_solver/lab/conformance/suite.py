@@ -1,14 +1,11 @@
 """Run a folder of cases, in parallel where asked."""
 
 import atexit
-import signal
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import ProcessPoolExecutor
 from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass
-from multiprocessing import get_context
 from pathlib import Path
 
 from kai_solver.errors import InputError, KaiSolverError
@@ -16,6 +13,7 @@ from kai_solver.instances_io import load_instance
 from kai_solver.lab.conformance.casefile import Statement, read_case
 from kai_solver.lab.conformance.runner import Decide, run_case
 from kai_solver.lab.conformance.verdict import Verdict, judge
+from kai_solver.lab.runs.processes import Processes
 
 Decider = Callable[[], AbstractContextManager[Decide]]
 """Opens whatever makes plans; must be picklable when cases run in several processes."""
@@ -58,10 +56,11 @@ def run_suite(paths: list[Path], decider: Decider, *, root: Path, processes: int
             for path, name in zip(paths, names, strict=True):
                 yield run_file(path, name, decide)
         return
-    with ProcessPoolExecutor(
-        processes, mp_context=get_context("spawn"), initializer=_open, initargs=(decider,)
-    ) as pool:
-        yield from pool.map(_run_in_worker, paths, names, chunksize=4)
+    with Processes(processes, _open, (decider,)) as pool:
+        # Not `pool.map`: it cancels what waits, and Python 3.11 prints a traceback of that when processes are ended.
+        results = [pool.submit(_run_in_worker, path, name) for path, name in zip(paths, names, strict=True)]
+        for result in results:
+            yield result.result()
 
 
 def run_file(path: Path, name: str, decide: Decide) -> CaseResult:
@@ -84,7 +83,6 @@ _decide: list[Decide] = []
 
 
 def _open(decider: Decider) -> None:
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # an interrupt is the parent's to handle
     stack = ExitStack()
     atexit.register(stack.close)
     _decide.append(stack.enter_context(decider()))

@@ -2,11 +2,9 @@
 
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from concurrent.futures import FIRST_COMPLETED, Future, wait
 from dataclasses import replace
-from multiprocessing import get_context
 from pathlib import Path
-from signal import SIG_IGN, SIGINT, signal
 
 from kai_solver.errors import InputError
 from kai_solver.lab.experiments.baselines import BASELINES, run_baseline
@@ -16,6 +14,7 @@ from kai_solver.lab.experiments.trace import load_trace
 from kai_solver.lab.experiments.verify import verify
 from kai_solver.lab.experiments.windows import run_windows
 from kai_solver.lab.runs.memory import Meter
+from kai_solver.lab.runs.processes import Processes
 
 OURS = "ours"
 POLICIES = (OURS, *BASELINES)
@@ -111,7 +110,7 @@ def _side_by_side(
     folder: Path, specs: Sequence[RunSpec], jobs: int, progress: Progress, should_stop: Stop
 ) -> Iterator[Run | FailedRun]:
     """Processes of their own; progress is told when a run ends."""
-    with ProcessPoolExecutor(jobs, mp_context=get_context("spawn"), initializer=_ignore_interrupt) as pool:
+    with Processes(jobs) as pool:
         asked = {pool.submit(run_quietly, folder, spec): spec for spec in specs}
         waiting: set[Future[Run | None]] = set(asked)
         while waiting and not should_stop():
@@ -125,24 +124,12 @@ def _side_by_side(
                     progress(run.spec, 1.0)
                     yield run
         if waiting:
-            _end(pool)
+            pool.end()
 
 
 def run_quietly(folder: Path, spec: RunSpec) -> Run | None:
     """Run one spec in a process of its own."""
     return run_one(folder, spec, lambda _spec, _part: None, lambda: False)
-
-
-def _end(pool: ProcessPoolExecutor) -> None:
-    processes = list((pool._processes or {}).values())  # noqa: SLF001 - Python 3.14 has a method for it
-    pool.shutdown(wait=False, cancel_futures=True)
-    for process in processes:
-        process.terminate()
-
-
-def _ignore_interrupt() -> None:
-    """Ctrl-C reaches the whole group of processes; the parent decides what it means."""
-    signal(SIGINT, SIG_IGN)
 
 
 _LOOK_S = 0.2

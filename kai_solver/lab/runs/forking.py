@@ -9,7 +9,6 @@ Nothing outlives the process that asked: this one ends with its socket, and what
 """
 
 import contextlib
-import ctypes
 import gc
 import os
 import select
@@ -30,6 +29,7 @@ from kai_solver.instances_io.unpack import noting_files
 from kai_solver.lab.runs.instance import read_instance
 from kai_solver.lab.runs.machine import cpu, revision, versions
 from kai_solver.lab.runs.memory import own_cpu_s, own_peak_mib
+from kai_solver.lab.runs.processes import killed_with_parent
 from kai_solver.lab.runs.replaying import bundle_of
 from kai_solver.lab.runs.running import blank, decide_once, described
 from kai_solver.lab.runs.scenarios import play
@@ -38,8 +38,6 @@ from kai_solver.lab.simulate import load_scenario
 
 ENDED = struct.Struct("i")
 """How a process ended, as ``waitpid`` says it."""
-
-_PR_SET_PDEATHSIG = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,8 +164,8 @@ def _forked(descriptor: int, held: Loaded | None) -> None:
 def _end_with_parent() -> None:
     """Be killed when the parent ends. (Linux; elsewhere a run that lost its parent goes on to its end.)"""
     parent = os.getppid()
+    killed_with_parent()
     if sys.platform == "linux":
-        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
         if os.getppid() != parent or parent == 1:
             os._exit(1)
 
