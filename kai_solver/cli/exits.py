@@ -1,5 +1,6 @@
 """Exit codes, and the one place where errors become lines for people."""
 
+import errno
 import os
 import sys
 from collections.abc import Callable
@@ -36,6 +37,10 @@ Exit codes:
 Errors are one line; KAI_SOLVER_DEBUG=1 shows the traceback as well."""
 
 
+_FULL = (errno.ENOSPC, errno.EDQUOT)
+"""What the machine has no room for is no error of ours, wherever it is noticed."""
+
+
 def guarded(command: Callable[P, Exit]) -> Callable[P, None]:
     """Turn a command's result and its errors into an exit code; never a traceback unless asked for."""
 
@@ -67,6 +72,10 @@ def _explain_error(error: Exception) -> Exit:
     if isinstance(error, KaiSolverError):
         complain(str(error))
         return Exit.FAILURE
+    if isinstance(error, OSError) and error.errno in _FULL:
+        place = error.filename or "standard output or a folder"
+        complain(f"{place}: cannot be written: {error.strerror}. Make room, or name another place")
+        return Exit.INPUT
     complain(
         f"internal error: {type(error).__name__}: {error}. Please report it with the instance; "
         "KAI_SOLVER_DEBUG=1 shows where it happened"

@@ -7,7 +7,19 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from kai_solver.cli.exits import Exit, guarded
-from kai_solver.cli.options import Actions, AsJson, Budget, InputLimit, Model, Output, PlanOf, Quiet, Seed, Verbose
+from kai_solver.cli.options import (
+    Actions,
+    AsJson,
+    Budget,
+    InputLimit,
+    Model,
+    Output,
+    PlanOf,
+    Quiet,
+    Seed,
+    Verbose,
+    instance_path,
+)
 from kai_solver.errors import InputError
 
 if TYPE_CHECKING:
@@ -21,7 +33,9 @@ def explain(
     instance: Annotated[
         Path,
         typer.Argument(
-            metavar="INSTANCE", help="Instance, in any form that `solve` takes; with --server what GANG says."
+            metavar="INSTANCE",
+            parser=instance_path,
+            help="Instance, in any form that `solve` takes; with --server what GANG says.",
         ),
     ],
     gang: Annotated[

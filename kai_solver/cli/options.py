@@ -5,10 +5,27 @@ from typing import Annotated
 
 import typer
 
+
+def instance_path(text: str) -> Path:
+    """The path that ``text`` names; of nothing, such as a variable that is not set, ``Path`` makes the folder here.
+
+    Raises
+    ------
+    InputError
+        It names nothing.
+    """
+    if not text:
+        from kai_solver.errors import InputError
+
+        raise InputError("is empty", field="INSTANCE", cure="Name a file or folder; . is the folder here")
+    return Path(text)
+
+
 Instance = Annotated[
     Path,
     typer.Argument(
         metavar="INSTANCE",
+        parser=instance_path,
         help="Own JSON/YAML, KAI snapshot.zip, Kubernetes objects, case file or openb recipe; - reads a pipe.",
     ),
 ]

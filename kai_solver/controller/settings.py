@@ -14,10 +14,13 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationEr
 from pydantic_settings import BaseSettings, InitSettingsSource, PydanticBaseSettingsSource, SettingsConfigDict
 
 from kai_solver.domain.placement import Strategy
-from kai_solver.errors import InputError, nearest
+from kai_solver.errors import InputError, LimitExceededError, nearest
 from kai_solver.errors.values import problem_of
+from kai_solver.instances_io.limits import Limits
+from kai_solver.instances_io.unpack import read_bytes
+from kai_solver.instances_io.yaml_text import parse_yaml
 from kai_solver.kubeobjects.access import Access, Allowance
-from kai_solver.modelfiles.schema import seconds
+from kai_solver.modelfiles.schema import BudgetSeconds, seconds
 
 AnySeconds = Annotated[float, BeforeValidator(seconds), Field(ge=-86_400, le=86_400)]
 Seconds = Annotated[float, BeforeValidator(seconds), Field(ge=0, le=86_400)]
@@ -311,7 +314,9 @@ class ControllerSettings(BaseSettings):
         description="Secret in its namespace with the keys that sign annotations. The leader creates it.",
     )
     model: str = Field(default="default", description="Solver model: the name of a shipped one, or a TOML file.")
-    budget: Seconds | None = Field(default=None, description="Seconds for one decision. Empty: the model's.")
+    budget: BudgetSeconds | None = Field(
+        default=None, description="Seconds for one decision, more than 0. Empty: the model's."
+    )
     compile_kernels: bool = Field(
         default=True,
         description="Compile the kernels for large clusters in a separate process, if the image does not have them.",
@@ -453,19 +458,21 @@ def _over(stated: dict[str, Any]) -> type[ControllerSettings]:
     return WithFile
 
 
+_LIMITS = Limits(max_bytes=1 << 20, max_objects=1_000)
+"""Of the settings file: all keys, each with its comment, are 20 KiB."""
+
+
 def _document(file: Path) -> dict[str, Any]:
+    cure = "Write one key a line: period: 1s"
     try:
-        found = yaml.safe_load(file.read_text())
-    except (OSError, yaml.YAMLError, UnicodeDecodeError) as error:
-        raise InputError(
-            f"cannot be read: {getattr(error, 'strerror', None) or error}",
-            file=str(file),
-            cure="Write YAML, one key a line",
-        ) from error
-    if found is None:
+        documents = parse_yaml(read_bytes(file, _LIMITS), str(file), _LIMITS)
+    except LimitExceededError as error:
+        raise InputError(error.problem, file=str(file), cure=cure) from None
+    if not documents:
         return {}
-    if not isinstance(found, dict) or not all(isinstance(name, str) for name in found):
-        raise InputError("is not a mapping of keys to values", file=str(file), cure="Write one key a line: period: 1s")
+    found, *more = documents
+    if more or not isinstance(found, dict) or not all(isinstance(name, str) for name in found):
+        raise InputError("is not one mapping of keys to values", file=str(file), cure=cure)
     return found
 
 

@@ -23,6 +23,18 @@ _PROBLEMS = {
 }
 
 
+_KINDS = {"str": "text", "int": "a number", "float": "a number", "bool": "true or false", "NoneType": "null"}
+
+
+def kind_of_value(value: object) -> str:
+    """What ``value`` is in JSON and YAML, with its article: ``a number``."""
+    return _KINDS.get(type(value).__name__, "a mapping" if isinstance(value, dict) else "a list")
+
+
+def _whole(value: object) -> object:
+    return int(value) if isinstance(value, float) and value.is_integer() else value
+
+
 def problem_of(error: Mapping[str, Any]) -> str:
     """One of pydantic's errors as the end of a sentence that begins with the field."""
     context = error.get("ctx", {})
@@ -30,6 +42,6 @@ def problem_of(error: Mapping[str, Any]) -> str:
         return f"is {shown(error['input'])}, and must be one of {context.get('expected', '')}"
     words = _PROBLEMS.get(str(error["type"]))
     if words is not None:
-        return words.format(**context)
-    message = str(error["msg"])
+        return words.format(**{name: _whole(value) for name, value in context.items()})
+    message = str(error["msg"]).removeprefix("Value error, ")
     return message[:1].lower() + message[1:300]

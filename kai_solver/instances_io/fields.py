@@ -21,6 +21,7 @@ _CURES = {
     "missing": "Add it",
     "finite_number": "Numbers must be finite; write unlimited where that is meant",
     "greater_than_equal": "Give a larger number",
+    "greater_than": "Give a larger number",
     "less_than_equal": "Give a smaller number",
 }
 
@@ -124,6 +125,10 @@ _LINES = frozenset(("selectors", "gpuTopology", "description"))
 """Keys of texts that may have lines: expressions, matrices, prose."""
 
 
+_MESSAGES = frozenset(("message", "messages", "detailed"))
+"""Keys of texts of ours in plans, which have lines as KAI's texts have; what else cannot be printed is escaped."""
+
+
 def _is_printable(value: Any) -> bool:
     if isinstance(value, str):
         return value.isprintable()
@@ -137,8 +142,18 @@ def _printable(value: Any) -> Any:
     if isinstance(value, str):
         return printable(value)
     if isinstance(value, dict):
-        return {_printable(key): inner if key in _LINES else _printable(inner) for key, inner in value.items()}
+        return {_printable(key): _value_of(key, inner) for key, inner in value.items()}
     return [_printable(inner) for inner in value] if isinstance(value, list) else value
+
+
+def _value_of(key: Any, value: Any) -> Any:
+    if key in _MESSAGES:
+        return [_value_of(key, inner) for inner in value] if isinstance(value, list) else _printable_lines(value)
+    return value if key in _LINES else _printable(value)
+
+
+def _printable_lines(value: Any) -> Any:
+    return "\n".join(map(printable, value.split("\n"))) if isinstance(value, str) else _printable(value)
 
 
 def validate(model: type[M], document: Any, file: str, error: type[InputError] = InputError) -> M:
@@ -177,6 +192,8 @@ def _cure(error: ErrorDetails, model: type[BaseModel]) -> str:
         wrong, known = str(error["loc"][-1]), sorted(_keys_at(model, error["loc"][:-1]))
         close = nearest(wrong, known)
         return f"Did you mean {close!r}?" if close else f"Allowed here: {', '.join(known)}" if known else "Remove it"
+    if error["type"] == "string_type" and isinstance(error["input"], bool | int | float):
+        return "Write it in quotes"  # YAML reads no, on and 5 as other things than names
     cure = error.get("ctx", {}).get("cure")
     return str(cure) if cure else _CURES.get(error["type"], "Correct the value")
 

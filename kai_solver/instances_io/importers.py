@@ -215,6 +215,10 @@ def the_only(documents: Sequence[Document]) -> Document:
         There are several.
     """
     first, *others = documents
+    if len({file for file, _ in documents}) > 1:
+        problem = f"is one of {len(documents):,} documents where one instance is expected"
+        cure = "Name one file. Or compare models on all of them: kai-solver compare FOLDER --study OUT"
+        raise InputError(problem, file=first[0], cure=cure)
     if others:
         problem = f"holds {len(documents)} documents where one instance is expected"
         raise InputError(problem, file=first[0], cure="Give one instance per file")

@@ -12,7 +12,7 @@ from kai_solver.errors import InputError
 from kai_solver.errors.collector import without_collection
 from kai_solver.instances_io.importers import Importer, Loaded, Source, importers
 from kai_solver.instances_io.limits import DEFAULT_LIMITS, Limits
-from kai_solver.instances_io.reader import parse, read_documents
+from kai_solver.instances_io.reader import Document, parse, read_documents
 from kai_solver.instances_io.unpack import Member
 
 
@@ -42,7 +42,9 @@ def load_instance(path: str | Path, *, limits: Limits | None = None, now_s: floa
     faults: list[InputError] = []
     with without_collection():
         documents = read_documents(source.path, source.limits, faults=faults)
-        loaded = _importer_of(documents[0][1], source.path).load(documents, source)
+        if source.path.is_dir():
+            documents = _without_other_files(documents, faults)
+        loaded = _importer_of(documents[0][1], Path(documents[0][0])).load(documents, source)
         del documents
     return _with_faults(loaded, faults) if faults else loaded
 
@@ -88,12 +90,30 @@ _OTHER_FILES = {
 """Files of ours that are no instances, by the name of their format: what they are, and what takes them."""
 
 
+def _without_other_files(documents: list[Document], faults: list[InputError]) -> list[Document]:
+    """The documents of a folder that can be of an instance; a plan beside a cluster's objects is a fault."""
+    kept = []
+    for file, document in documents:
+        said = _other_file(document)
+        if said is None:
+            kept.append((file, document))
+        else:
+            faults.append(InputError(f"{said[0]} and not an instance", file=file, cure="Keep it in another folder"))
+    if not kept:
+        raise faults[-1]
+    return kept
+
+
+def _other_file(document: Mapping[str, Any]) -> tuple[str, str] | None:
+    return _OTHER_FILES.get(str(document.get("format", "")).partition("/")[0])
+
+
 def _importer_of(document: Mapping[str, Any], path: Path) -> Importer:
     known = importers()
     for importer in known:
         if importer.recognises(document):
             return importer
-    said = _OTHER_FILES.get(str(document.get("format", "")).partition("/")[0])
+    said = _other_file(document)
     if said is not None:
         raise InputError(f"{said[0]} and not an instance", file=str(path), cure=said[1])
     keys = ", ".join(sorted(map(str, document))[:8]) or "no keys"

@@ -5,14 +5,13 @@ from pathlib import Path
 from typing import Any
 
 from kai_solver.errors import InputError, LimitExceededError
+from kai_solver.errors.values import kind_of_value
 from kai_solver.instances_io.json_text import parse_json
 from kai_solver.instances_io.limits import DEFAULT_LIMITS, Limits
 from kai_solver.instances_io.unpack import Member, read_members
 from kai_solver.instances_io.yaml_text import parse_yaml
 
 _SUFFIXES = {".json", ".yaml", ".yml", ".gz", ".zst"}
-
-_JSON_NAMES = {"str": "text", "int": "a number", "float": "a number", "bool": "true or false", "NoneType": "null"}
 
 Document = tuple[str, dict[str, Any]]
 """Where it was found (for messages), and the object."""
@@ -58,8 +57,9 @@ def parse(member: Member, limits: Limits = DEFAULT_LIMITS) -> list[Document]:
     objects = [item for value in values for item in (value if isinstance(value, list) else [value])]
     for item in objects:
         if not isinstance(item, dict):
-            found = _JSON_NAMES.get(type(item).__name__, "a list")
-            raise InputError(f"has {found} in place of an object", file=member.name, cure="Give keys with values")
+            raise InputError(
+                f"has {kind_of_value(item)} in place of an object", file=member.name, cure="Give keys with values"
+            )
     return [(member.name, item) for item in objects]
 
 

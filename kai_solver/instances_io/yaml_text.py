@@ -13,6 +13,8 @@ from kai_solver.instances_io.limits import Limits
 
 _Base: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _LONGEST_NUMBER = 1_000
+_CONTROLS = frozenset(range(0x20)) - frozenset(b"\t\n\r\f")
+"""Bytes that no text has, in any code that ASCII is a part of."""
 _FLAT_SCALARS = {"nan", "inf", "+inf", "-inf"}
 
 
@@ -131,16 +133,24 @@ def parse_yaml(data: bytes, file: str, limits: Limits) -> list[Any]:
     except UnicodeDecodeError:
         if data.startswith((BOM_UTF16_LE, BOM_UTF16_BE)):
             raise InputError("is text in UTF-16", file=file, cure="Save it as UTF-8") from None
+        if not _CONTROLS.intersection(data):
+            raise InputError("is text, and not in UTF-8", file=file, cure="Save it as UTF-8") from None
         problem = "is neither JSON nor YAML nor a known archive"
         raise InputError(problem, file=file, cure="Give a .json, .yaml, .gz, .zst or .zip file") from None
     except yaml.YAMLError as error:
-        raise InputError(
-            f"is not YAML: {_first_line(error)}", file=file, cure="Check the file near that place"
-        ) from None
+        cure = "Indent with spaces, not with tabs" if _is_at_tab(error, text) else "Check the file near that place"
+        raise InputError(f"is not YAML: {_first_line(error)}", file=file, cure=cure) from None
     except (ValueError, OverflowError) as error:
         raise InputError(f"holds a value that cannot be read: {error}", file=file, cure="Quote it") from None
     except InputError as error:
         raise error.in_file(file) from None
+
+
+def _is_at_tab(error: yaml.YAMLError, text: str) -> bool:
+    mark = getattr(error, "problem_mark", None)
+    lines = text.splitlines()
+    line = lines[mark.line] if mark is not None and mark.line < len(lines) else ""
+    return "\t" in line[: len(line) - len(line.lstrip())]
 
 
 def _first_line(error: yaml.YAMLError) -> str:

@@ -5,6 +5,7 @@ from dataclasses import dataclass, fields
 from typing import Any
 
 from kai_solver.domain import Notice
+from kai_solver.errors.values import kind_of_value
 
 Object = Mapping[str, Any]
 
@@ -142,7 +143,7 @@ def _inherit_kind(parent: Object, element: object) -> object:
 def _problem(item: object) -> str:
     """Why ``item`` cannot be a Kubernetes object; empty where it can."""
     if not isinstance(item, dict):
-        return f"holds a {type(item).__name__} where a Kubernetes object was expected"
+        return f"holds {kind_of_value(item)} where a Kubernetes object was expected"
     if not kind_of(item):
         return "holds an object without a kind"
     metadata = item.get("metadata")

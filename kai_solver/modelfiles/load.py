@@ -13,6 +13,7 @@ from pydantic_core import ErrorDetails
 import kai_solver
 from kai_solver.domain import Action, MovesSpec, SearchSpec, SolverModel, StageSpec, UsualPod
 from kai_solver.errors import ModelFileError, nearest
+from kai_solver.errors.values import problem_of
 from kai_solver.modelfiles.schema import (
     LeftoverTable,
     ModelTable,
@@ -198,7 +199,7 @@ def _problem(error: ErrorDetails) -> str:
         case "cp_sat":
             return error["msg"]
         case _:
-            return f"{str(error['input'])[:80]!r}: {error['msg'][:1].lower()}{error['msg'][1:]}"
+            return problem_of(error)
 
 
 def _cure(error: ErrorDetails) -> str:

@@ -7,6 +7,7 @@ that the commands name are made by ``folder``; DATA is the folder of the openb t
 import json
 import re
 import shlex
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -52,6 +53,9 @@ instances:
 - {name: nodes-only, file: nodes-only.yaml, family: two}
 split: {families: [two]}
 """
+LAUGHS = "a: &a [ha, ha, ha, ha, ha, ha, ha, ha, ha, ha]\n" + "".join(
+    f"{name}: &{name} [{', '.join([f'*{before}'] * 10)}]\n" for before, name in pairwise("abcdefghij")
+)
 PLAN = {"format": "kai-plan/v1", "source": "greedy"}
 
 
@@ -96,11 +100,24 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         "lost-space.yaml": SPACE.replace("file: good.yaml", "file: lost.yaml"),
         "choice-space.yaml": SPACE.replace("[none, light]", "[none, lite]"),
         "twice-space.yaml": SPACE.replace("name: nodes-only", "name: good"),
+        "tabs.yaml": GOOD.replace("gangs:\n-", "gangs:\n\t-"),
+        "norway.yaml": GOOD.replace("name: q,", "name: no,"),
+        "negative.yaml": GOOD.replace("gpus: 2", "gpus: -2"),
+        "negative.toml": 'extends = "default"\nbudget_s = -1\n',
+        "stages.toml": 'extends = "default"\n[stages]\nfoo = 1\n',
+        "laughs.yaml": LAUGHS,
+        "settings-twice.yaml": "dry_run: true\ndry_run: false\n",
+        "instances/one.yaml": GOOD,
+        "instances/two.yaml": GOOD,
+        "plans/plan.json": json.dumps(PLAN),
         "set.yaml": (INSTANCES / "bench" / "sets" / "scale.yaml").read_text(),
     }
     assert queues.startswith("queues")
     for name, text in files.items():
+        (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_text(text)
+    (tmp_path / "latin1.yaml").write_bytes(GOOD.replace("train", "tr\xe4in").encode("latin1"))
+    (tmp_path / "huge.json.zst").write_bytes(b"\x28\xb5\x2f\xfd\xe0\0\0\0\0\0\1\0\0\1\0\0")
     (tmp_path / "empty").mkdir()
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("COLUMNS", "100000")

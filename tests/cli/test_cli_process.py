@@ -165,6 +165,26 @@ def test_a_reader_that_leaves_early_is_not_an_error() -> None:
         assert process.wait(timeout=120) == 0
 
 
+@pytest.mark.parametrize("words", [["fairshare"], ["solve", "--quiet"], ["solve", "--quiet", "--json"]])
+def test_a_full_disk_is_said_in_one_line(words: list[str]) -> None:
+    with Path("/dev/full").open("w") as full:
+        done = subprocess.run(
+            [*PROGRAM, *words, SMALL], stdout=full, stderr=subprocess.PIPE, text=True, timeout=120, check=False
+        )
+    assert done.returncode == 2
+    assert done.stderr == (
+        "kai-solver: standard output or a folder: cannot be written: No space left on device. "
+        "Make room, or name another place\n"
+    )
+
+
+def test_closed_streams_are_no_error_and_files_are_written(tmp_path: Path) -> None:
+    plan = tmp_path / "plan.json"
+    closed = f'"{sys.executable}" -m kai_solver solve "{SMALL}" --output "{plan}" <&- >&- 2>&-'
+    assert subprocess.run(["sh", "-c", closed], timeout=120, check=False).returncode == 0
+    assert json.loads(plan.read_text())["format"] == "kai-plan/v1"
+
+
 def test_logs_for_people_have_no_colours_in_a_pipe() -> None:
     said = run("controller", "--dry-run", "--log-format", "console", "--kubeconfig", "/nowhere", "--for", "1")
     code = (

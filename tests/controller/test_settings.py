@@ -47,6 +47,7 @@ def test_the_environment_goes_before_the_file_and_flags_before_both(
     [
         ("period: soon", "period"),
         ("period: -1", "period"),
+        ("budget: 0", "budget"),
         ("evictions: {per_cycle: many}", "evictions.per_cycle"),
         ("grouping: mine", "grouping"),
         ("scheduler_name: ''", "scheduler_name"),

@@ -13,6 +13,7 @@ from kai_solver.domain import (
     Blocker,
     Device,
     Eviction,
+    FitError,
     GpuLink,
     Move,
     Pending,
@@ -37,7 +38,7 @@ PLAN = Plan(
         Move("ns/z", "ns/h", "n1", "n1", zones=(ZoneShare("node-1", (("cpu", 2000), ("gpu", 1000))),)),
     ),
     evictions=(
-        Eviction("ns/e", "ns/i", "n1", "reclaim", ("ns/g",), "made room"),
+        Eviction("ns/e", "ns/i", "n1", "reclaim", ("ns/g",), "made room\nfor ns/g"),
         Eviction("ns/s", "ns/j", "n2", "stale"),
     ),
     pending=(
@@ -47,7 +48,13 @@ PLAN = Plan(
             "too much",
             Proof("proven", "limit", (Blocker("queue-limit", "q", "8", "4", "r0", "gpu", 4000),), True),
         ),
-        Pending("ns/x", Reason.NOT_ENOUGH_RESOURCES, "full", Proof("unasked")),
+        Pending(
+            "ns/x",
+            Reason.NOT_ENOUGH_RESOURCES,
+            "full\n0/2 nodes are available",
+            Proof("unasked"),
+            (FitError("NotEnoughResources", ("full\n0/2 nodes",), ("full:\n2 nodes",)),),
+        ),
         Pending("ns/y", Reason.NOT_ENOUGH_RESOURCES, "full", Proof("proven", "count", beside="plan")),
         Pending("ns/z", Reason.NOT_ENOUGH_RESOURCES, "full", Proof("unknown", "budget", at_most=AtMost(3, 1))),
     ),
@@ -70,6 +77,14 @@ def document() -> dict[str, Any]:
 
 def test_a_plan_is_written_and_read_without_loss() -> None:
     assert plan_from_document(document()) == PLAN
+
+
+def test_lines_of_a_message_stay_and_all_else_is_escaped() -> None:
+    spoilt = document()
+    spoilt["evictions"][0]["message"] = "made\x1b[31m\nroom\r"
+    spoilt["evictions"][0]["node"] = "n1\nForged"
+    eviction = plan_from_document(spoilt).evictions[0]
+    assert (eviction.message, eviction.node) == ("made\\x1b[31m\nroom\\r", "n1\\nForged")
 
 
 def test_an_empty_plan_is_written_and_read() -> None:

@@ -49,7 +49,7 @@ def test_rows_may_stand_in_the_model_and_the_snapshot_is_the_default(tmp_path: P
     [
         ("cpu_milli,num_gpu\n1,1\n", "has no column memory_mib"),
         (COLUMNS + "a,many,1,1,1000,\n", "many"),
-        (COLUMNS + "a,0,1,1,1000,\n", "greater than or equal to 1"),
+        (COLUMNS + "a,0,1,1,1000,\n", "must be 1 or more"),
         (COLUMNS + "a,1000,1,2,500,\n", "parts of several GPUs"),
         (COLUMNS + "a,1000,1,1,0,\n", "0 of each"),
     ],

@@ -1,4 +1,4 @@
-"""Processes of their own, which import everything anew and are handed calls.
+"""Processes of their own, which share no memory with the parent and are handed calls.
 
 Ctrl-C in a terminal reaches every process of the command. Here only the parent may decide what it means. So a process
 of a pool never gets it, not even while it imports, where Python would print a traceback. When the parent leaves a pool
