@@ -5,7 +5,8 @@ from collections.abc import Iterable, Mapping
 from kai_solver.domain.cluster import Node
 from kai_solver.domain.constraints import NodeTerm, Requirement
 from kai_solver.domain.pods import GpuRequest, Pod
-from kai_solver.domain.snapshot import Policy
+from kai_solver.domain.snapshot import Policy, Snapshot
+from kai_solver.errors import nearest
 from kai_solver.units import GPU, MILLI, ResourceSchema, mig_slices
 from kai_solver.units.resources import FIXED
 from kai_solver.units.shares import replica_milli
@@ -36,6 +37,16 @@ def unit_gpu_milli(resource: str, labels: Mapping[str, str], policy: Policy) -> 
 def is_of_gpus(resource: str, policy: Policy) -> bool:
     """Whether units of a resource of the schema are GPUs or parts of them: MIG slices, replicas of time-sliced ones."""
     return resource == FIXED[GPU] or unit_gpu_milli(resource, {}, policy) > 0
+
+
+def resource_like(name: str, snapshot: Snapshot) -> str:
+    """The resource that was probably meant by one that no node has: ``nvidia.com/gpu`` by ``nvidia.com/gpus``.
+
+    One of those that some node has, or a name of GPUs; empty where none is like it.
+    """
+    places = enumerate(snapshot.schema.names)
+    had = {other for place, other in places if any(node.allocatable[place] for node in snapshot.nodes)}
+    return nearest(name, sorted(had - set(FIXED) | set(snapshot.policy.gpu_resources)))
 
 
 def parts_of_gpus(schema: ResourceSchema, policy: Policy) -> tuple[int, ...]:

@@ -3,6 +3,8 @@
 from collections.abc import Iterator, Sequence
 
 from kai_solver.domain import Gang, Pending, PodStatus, Reason
+from kai_solver.domain.gpus import resource_like
+from kai_solver.errors import nearest
 from kai_solver.explaining.explanation import PodFit, QueueLine
 from kai_solver.explaining.node_fit import required_pods
 from kai_solver.problem import GangShape, Problem
@@ -19,11 +21,11 @@ def needed_changes(
 ) -> tuple[str, ...]:
     """Sentences, the nearest cause first."""
     found = list(_readiness(gang))
-    found += _outside(gang, pending)
+    found += _outside(after, gang, pending)
     if shape is not None:
         found += _queue_changes(chain, next_charge(after, shape), gang.preemptible)
     if not _is_about_queues(pending):
-        found += _node_changes(fits)
+        found += _node_changes(after, fits)
     found += _rule_changes(pending, alone=not found)
     return tuple(dict.fromkeys(found))
 
@@ -46,11 +48,13 @@ def _readiness(gang: Gang) -> Iterator[str]:
             yield f"Create {more}{where}: {podset.min_member} needed, {alive} ready{gates}"
 
 
-def _outside(gang: Gang, pending: Pending) -> Iterator[str]:
+def _outside(after: Problem, gang: Gang, pending: Pending) -> Iterator[str]:
     if pending.reason is Reason.QUEUE_DOES_NOT_EXIST and "takes no part" in pending.message:
         yield f"Give the queue {gang.queue} parents that exist and lead to a root, or name another"
     elif pending.reason is Reason.QUEUE_DOES_NOT_EXIST:
-        yield f"Create the queue {gang.queue}, or name another"
+        tree = after.queues
+        like = nearest(gang.queue, [name for name, is_leaf in zip(tree.names, tree.is_leaf, strict=True) if is_leaf])
+        yield f"Create the queue {gang.queue}, or name another" + (f": did you mean {like}?" if like else "")
     elif pending.reason is Reason.QUEUE_NOT_LEAF:
         yield f"Name a queue without children: {gang.queue} has some"
     elif gang.set_aside:
@@ -83,9 +87,12 @@ def _is_about_queues(pending: Pending) -> bool:
     return is_proven and bool(blocking) and all(blocker.kind in ("queue-limit", "queue-quota") for blocker in blocking)
 
 
-def _node_changes(fits: Sequence[PodFit]) -> Iterator[str]:
+def _node_changes(after: Problem, fits: Sequence[PodFit]) -> Iterator[str]:
     for fit in fits:
         if fit.room >= fit.required:
+            continue
+        if fit.beyond.startswith("0 "):
+            yield _absent(after, fit.beyond.removeprefix("0 "))
             continue
         if fit.beyond:
             yield f"No node has more than {fit.beyond}: ask for no more than that in a pod, or add larger nodes"
@@ -100,6 +107,13 @@ def _node_changes(fits: Sequence[PodFit]) -> Iterator[str]:
         if not fit.fitting_nodes and not fit.nearest:
             nearest = "; no node admits them as they are written"
         yield f"Free room for {counted(fit.required - fit.room, 'more pod')} of {fit.request}{nearest}"
+
+
+def _absent(after: Problem, name: str) -> str:
+    if name not in after.snapshot.schema.names:  # GPUs, CPU cores
+        return f"No node has any {name}: add nodes that have some"
+    like = resource_like(name, after.snapshot)
+    return f"No node has any {name}: " + (f"did you mean {like}?" if like else "correct the name, or add such nodes")
 
 
 def _rule_changes(pending: Pending, *, alone: bool) -> Iterator[str]:

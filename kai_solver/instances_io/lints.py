@@ -6,9 +6,11 @@ from dataclasses import dataclass
 from typing import Literal
 
 from kai_solver.domain import Gang, Node, Notice, Pod, Queue, Snapshot, SubGroup
-from kai_solver.domain.gpus import counted_gpu_milli
+from kai_solver.domain.gpus import counted_gpu_milli, resource_like
+from kai_solver.errors import nearest
 from kai_solver.fairness import QueueTree
 from kai_solver.units import GPU, MILLI, QUEUE_RESOURCES, UNLIMITED, counted, format_amount
+from kai_solver.units.resources import FIXED
 from kai_solver.units.shares import floor_milli
 
 Severity = Literal["error", "warning", "info"]
@@ -105,7 +107,11 @@ def larger_than_cluster(snapshot: Snapshot) -> Iterator[Lint]:
             continue
         needed = least_load(gang, size, largest)
         for name, need, have in zip(snapshot.schema.names, needed, total, strict=True):
-            if need > have:
+            if need > have == 0 and name not in FIXED:
+                like = resource_like(name, snapshot)
+                cure = f"Did you mean {like}?" if like else "Correct the name, or install what advertises it"
+                yield Lint("warning", f"gang {gang.key}", f"it asks for {name}, and no node has any", cure)
+            elif need > have:
                 text = (
                     f"it needs at least {format_amount(name, need)}, the whole cluster has {format_amount(name, have)}"
                 )
@@ -130,7 +136,9 @@ def unknown_queue(snapshot: Snapshot) -> Iterator[Lint]:
             text = f"{_name_it(gangs)}. {dropped[queue]}"
             yield Lint("error", f"queue {queue}", text, "Give it a parent that exists and leads to a root")
         elif queue not in names:
-            yield Lint("error", f"queue {queue}", f"{_name_it(gangs)}, and it does not exist", "Create it, or rename")
+            like = nearest(queue, sorted(names - parents))
+            cure = f"Did you mean {like}?" if like else "Create it, or name another"
+            yield Lint("error", f"queue {queue}", f"{_name_it(gangs)}, and it does not exist", cure)
         elif queue in parents:
             text = f"{_name_it(gangs)}, and it is not a leaf"
             yield Lint("error", f"queue {queue}", text, "Submit to a queue without children")
@@ -146,7 +154,9 @@ def unknown_topology(snapshot: Snapshot) -> Iterator[Lint]:
     for gang in snapshot.gangs:
         for name, level in sorted(set(_levels(gang.root))):
             if name not in known:
-                text, cure = f"it asks for the topology {name!r}, which does not exist", "Create it"
+                like = nearest(name, sorted(known))
+                text = f"it asks for the topology {name!r}, which does not exist"
+                cure = f"Did you mean {like}?" if like else "Create it"
             elif level and known[name].level_index(level) is None:
                 text = f"it asks for the level {level!r}, which the topology {name!r} does not have"
                 cure = f"Levels: {', '.join(x.node_label for x in known[name].levels)}"

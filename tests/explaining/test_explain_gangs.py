@@ -89,6 +89,16 @@ def test_a_gang_that_fits_in_part_says_how_far() -> None:
     assert any(text.startswith("Free room for 1 more pod of 3 GPUs") for text in found.changes)
 
 
+def test_a_resource_that_no_node_has_is_probably_a_slip() -> None:
+    schema = SCHEMA.with_extended(["nvidia.com/gpus"])
+    asks = gang("j", pod("j-0", GpuRequest(), request=schema.vector({"cpu": 1000, "pods": 1, "nvidia.com/gpus": 4})))
+    bare = node("a", allocatable=schema.vector({"cpu": 8000, "gpu": 4000, "pods": 110}))
+    found = explain_gang(replace(snapshot(asks, nodes=(bare,)), schema=schema), waiting(), "j")
+    assert found.changes == ("No node has any nvidia.com/gpus: did you mean nvidia.com/gpu?",)
+    lost = explain_gang(snapshot(gang("j", pod("j-0", GpuRequest(1))), nodes=(node("a", 0),)), waiting(), "j")
+    assert lost.changes == ("No node has any GPUs: add nodes that have some",)
+
+
 def test_a_gang_that_fits_everywhere_is_not_said_to_lack_nodes() -> None:
     found = explain_gang(snapshot(gang("j", pod("j-0", GpuRequest(1)))), waiting(), "j")
     assert (found.kai, found.kubernetes, found.fits[0].room) == ("", "", 8)
@@ -208,6 +218,8 @@ def test_a_gang_of_an_unknown_queue_is_explained_without_nodes() -> None:
     found = explain_gang(snapshot(lost), waiting("j", Reason.QUEUE_DOES_NOT_EXIST), "j")
     assert (found.queues, found.fits, found.reason) == ((), (), "QueueDoesNotExist")
     assert found.changes == ("Create the queue nowhere, or name another",)
+    near = explain_gang(snapshot(replace(lost, queue="leave")), waiting("j", Reason.QUEUE_DOES_NOT_EXIST), "j")
+    assert near.changes == ("Create the queue leave, or name another: did you mean leaf?",)
 
 
 def test_evicted_pods_wait_after_the_plan_and_others_stay() -> None:

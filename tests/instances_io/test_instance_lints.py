@@ -90,6 +90,25 @@ def test_a_gang_larger_than_the_cluster(gang: Gang, too_large: bool) -> None:
     assert ("the whole cluster has 4 GPUs" in texts(gangs=(gang,))) is too_large
 
 
+@pytest.mark.parametrize(
+    ("name", "cure"),
+    [
+        ("nvidia.com/gpus", "Did you mean nvidia.com/gpu?"),
+        ("rdma/hca_shared", "Did you mean rdma/hca_shared_devices?"),
+        ("example.com/fpga", "Correct the name, or install what advertises it"),
+    ],
+)
+def test_a_resource_that_no_node_has(name: str, cure: str) -> None:
+    schema = ResourceSchema.with_extended([name, "rdma/hca_shared_devices"])
+    has = replace(
+        NODE, allocatable=schema.vector({"cpu": 8000, "gpu": 4000, "pods": 110, "rdma/hca_shared_devices": 2})
+    )
+    asks = replace(GANG, pods=(replace(POD, request=schema.vector({"cpu": 1000, "pods": 1, name: 4})),))
+    assert texts(schema=schema, nodes=(has,), gangs=(asks,)) == (
+        f"warning gang default/g: it asks for {name}, and no node has any. {cure}"
+    )
+
+
 def test_subgroups_that_may_be_left_out_do_not_count_as_needed() -> None:
     members = tuple(replace(POD, name=s, podset=s, gpu=GpuRequest(3)) for s in ("a", "b"))
     both = SubGroup(children=(PodSet("a", 1), PodSet("b", 1)))
@@ -105,6 +124,7 @@ def test_a_leaf_without_quota_and_weight() -> None:
 
 def test_gangs_of_queues_that_cannot_take_them() -> None:
     assert "error queue typo: 1 gang names it, and it does not exist" in texts(gangs=(replace(GANG, queue="typo"),))
+    assert "does not exist. Did you mean team?" in texts(gangs=(replace(GANG, queue="teem"),))
     assert "it is not a leaf" in texts(queues=(TEAM, Queue("below", parent="team", quota=(-1, -1, 1))))
 
 
@@ -114,6 +134,8 @@ def test_unknown_topologies_and_levels() -> None:
     labelled = (replace(NODE, labels={"rack": "r1"}),)
     assert "'racks', which does not exist" in texts(gangs=(asked,))
     assert texts(gangs=(asked,), topologies=(racks,), nodes=labelled) == ""
+    near = Topology("rack", racks.levels)
+    assert "which does not exist. Did you mean rack?" in texts(gangs=(asked,), topologies=(near,), nodes=labelled)
     wrong = replace(GANG, root=SubGroup(children=(PodSet("default", 1, TopologyConstraint("racks", "row")),)))
     assert "the level 'row'" in texts(gangs=(wrong,), topologies=(racks,), nodes=labelled)
 
