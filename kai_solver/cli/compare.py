@@ -177,6 +177,8 @@ def _compare_models(
             if request.actions_from:
                 model = replace(model, actions=request.model.actions)
             of_model = replace(request, model=model, budget_s=request.budget_s if budget else model.budget_s)
+            if not quiet:
+                typer.echo(f"{model.name}, {of_model.budget_s:g} s", err=True)
             found.append(decide(of_model, seed, stop.is_set, quiet=quiet))
         interrupted = stop.is_set()
     names = [model.name for model in chosen]

@@ -21,7 +21,7 @@ def compile_kernels(
 ) -> Exit:
     """Compile the kernels that decide large clusters to machine code, and keep them in a file.
 
-    It takes about half a minute, once for each version of kai-solver. Every command works without it. Plans for large
+    It takes one to three minutes, once for each version of kai-solver. Every command works without it. Plans for large
     clusters are then worse, because the search of chains gets less far. Small clusters never use compiled kernels. The
     file runs on every CPU of this architecture. It is in ~/.cache/kai-solver/kernels, or in the folder that the
     environment variable KAI_SOLVER_KERNELS names. At run time that folder is only read.

@@ -14,7 +14,7 @@ OUTPUT = Path("out/report.html")
 def report(
     folders: Annotated[
         list[Path],
-        typer.Argument(metavar="FOLDER...", help="Folders of studies, of simulations, of the openb experiment."),
+        typer.Argument(metavar="FOLDER", help="Folders of studies, of simulations, of the openb experiment."),
     ],
     output: Annotated[Path, typer.Option("--output", "-o", metavar="FILE", help="The page.")] = OUTPUT,
     figures: Annotated[

@@ -35,7 +35,12 @@ def test_models_are_compared_in_numbers_and_gang_by_gang(plans: tuple[Result, Pa
     assert ["is", "evicted", "stays", "1", "default/ablation"] in words
     assert ["default/fine-tune", "b-0", "a-3"] in words
     assert ["default/label", "-", "c-2"] in words
-    assert len(done.output.splitlines()) <= 40
+    assert len(done.stdout.splitlines()) <= 40
+
+
+def test_progress_says_of_which_model_it_is() -> None:
+    lines = run(MONDAY, "--models", "greedy-only,fast", "--budget", "60s").stderr.splitlines()
+    assert [line for line in lines if not line.startswith(" ")] == ["greedy-only, 60 s", "fast, 60 s"]
 
 
 def test_what_is_pending_has_its_reason(plans: tuple[Result, Path]) -> None:

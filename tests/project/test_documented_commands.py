@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
+import typer
 from typer.testing import CliRunner, Result
 
 from kai_solver.cli.app import app
@@ -184,6 +185,17 @@ def test_what_covers_other_commands_is_there(place: str) -> None:
 @pytest.mark.parametrize("way", ELSEWHERE)
 def test_every_exception_is_of_a_documented_command(way: str) -> None:
     assert any(re.match(way, command.line) for command in COMMANDS)
+
+
+def test_every_option_is_on_the_page_of_the_command_line() -> None:
+    page = (ROOT / "docs" / "cli.md").read_text()
+    sections = {part.partition("\n")[0]: part for part in page.split("\n## ")}
+    missing = []
+    for name, command in typer.main.get_command(app).commands.items():  # type: ignore[attr-defined]
+        for each in getattr(command, "commands", {"": command}).values():
+            options = [option for param in each.params for option in param.opts if option.startswith("--")]
+            missing += [f"{name}: {option}" for option in options if option not in sections[name]]
+    assert missing == []
 
 
 def test_files_named_in_commands_of_other_programs_are_there() -> None:
