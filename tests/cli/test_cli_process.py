@@ -185,6 +185,15 @@ def test_closed_streams_are_no_error_and_files_are_written(tmp_path: Path) -> No
     assert json.loads(plan.read_text())["format"] == "kai-plan/v1"
 
 
+def test_names_that_the_encoding_lacks_are_escaped(tmp_path: Path) -> None:
+    file = tmp_path / "cluster.yaml"
+    file.write_text("format: kai-solver/v1\nnodes: [{name: n}]\nqueues: [{name: käse, quota: {gpu: 1}}]\n", "utf-8")
+    words, ascii_only = [*PROGRAM, "fairshare", str(file)], os.environ | {"PYTHONIOENCODING": "ascii"}
+    done = subprocess.run(words, capture_output=True, env=ascii_only, timeout=120, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert r"k\xe4se" in done.stdout
+
+
 def test_logs_for_people_have_no_colours_in_a_pipe() -> None:
     said = run("controller", "--dry-run", "--log-format", "console", "--kubeconfig", "/nowhere", "--for", "1")
     code = (
