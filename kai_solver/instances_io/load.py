@@ -44,7 +44,7 @@ def load_instance(path: str | Path, *, limits: Limits | None = None, now_s: floa
         documents = read_documents(source.path, source.limits, faults=faults)
         if source.path.is_dir():
             documents = _without_other_files(documents, faults)
-        loaded = _importer_of(documents[0][1], Path(documents[0][0])).load(documents, source)
+        loaded = _importer_of(documents[0][1], documents[0][0]).load(documents, source)
         del documents
     return _with_faults(loaded, faults) if faults else loaded
 
@@ -65,7 +65,7 @@ def instance_of(
         cure = "Give texts, numbers, lists and dicts alone, as JSON has them"
         raise InputError(f"is not a document: {error}", file=file, cure=cure) from None
     path = Path(file)
-    return _importer_of(plain, path).load([(file, plain)], Source(path, limits, now_s))
+    return _importer_of(plain, file).load([(file, plain)], Source(path, limits, now_s))
 
 
 def _with_faults(loaded: Loaded, faults: list[InputError]) -> Loaded:
@@ -108,15 +108,15 @@ def _other_file(document: Mapping[str, Any]) -> tuple[str, str] | None:
     return _OTHER_FILES.get(str(document.get("format", "")).partition("/")[0])
 
 
-def _importer_of(document: Mapping[str, Any], path: Path) -> Importer:
+def _importer_of(document: Mapping[str, Any], file: str) -> Importer:
     known = importers()
     for importer in known:
         if importer.recognises(document):
             return importer
     said = _other_file(document)
     if said is not None:
-        raise InputError(f"{said[0]} and not an instance", file=str(path), cure=said[1])
+        raise InputError(f"{said[0]} and not an instance", file=file, cure=said[1])
     keys = ", ".join(sorted(map(str, document))[:8]) or "no keys"
     names = ", ".join(importer.name for importer in known)
     cure = f"Known kinds: {names}. A native instance starts with 'format: kai-solver/v1'"
-    raise InputError(f"is of no known kind: its first document has {keys}", file=str(path), cure=cure)
+    raise InputError(f"is of no known kind: its first document has {keys}", file=file, cure=cure)

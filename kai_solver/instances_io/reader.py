@@ -57,9 +57,8 @@ def parse(member: Member, limits: Limits = DEFAULT_LIMITS) -> list[Document]:
     objects = [item for value in values for item in (value if isinstance(value, list) else [value])]
     for item in objects:
         if not isinstance(item, dict):
-            raise InputError(
-                f"has {kind_of_value(item)} in place of an object", file=member.name, cure="Give keys with values"
-            )
+            cure = "Give JSON or YAML with keys and values, as of kubectl get -o yaml"
+            raise InputError(f"has {kind_of_value(item)} in place of an object", file=member.name, cure=cure)
     return [(member.name, item) for item in objects]
 
 

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from kai_solver.domain.names import names_of
 from kai_solver.engine import Engine
+from kai_solver.errors import InputError, shown
 from kai_solver.explaining import Explainer, Explanation
 from kai_solver.library.solving import Solution
 from kai_solver.library.tables import Listed, Table, page
@@ -77,8 +78,10 @@ def explain(solution: Solution, gang: str | None = None, *, try_out: bool = Fals
     Raises
     ------
     InputError
-        There is no such gang, or several; names those that are like it.
+        There is no such gang, or several; names those that are like it. Or ``solution`` is something else.
     """
+    if not isinstance(solution, Solution):
+        raise InputError(f"{shown(solution)} is not a solution", field="solution", cure="Give what `solve` returned")
     snapshot = solution.instance.snapshot
     if gang is None or not try_out:
         explainer = Explainer(snapshot, solution.plan)

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from kai_solver.domain import PodStatus, Snapshot
-from kai_solver.errors import InputError
+from kai_solver.errors import InputError, shown
 from kai_solver.instances_io import load_instance, native_from_snapshot
 from kai_solver.instances_io.complete import check_complete
 from kai_solver.instances_io.importers import Loaded
@@ -157,6 +157,17 @@ def _gpus(milli: int) -> float:
     return inf if milli == UNLIMITED else milli / MILLI
 
 
+def _path_of(source: str | PathLike[str]) -> Path:
+    """The path that ``source`` names; of an empty text, `Path` would make the folder here."""
+    try:
+        if source != "":
+            return Path(source)
+    except TypeError:
+        pass
+    cure = "Give the path of a file or folder, or a document as a dict"
+    raise InputError(f"{shown(source)} is not an instance", field="source", cure=cure)
+
+
 def load(
     source: str | PathLike[str] | Mapping[str, Any],
     *,
@@ -193,11 +204,13 @@ def load(
         cure.
     """
     bounds = _limits(limits or {})
-    file, name = ("", "instance") if isinstance(source, Mapping) else (str(source), Path(source).name)
     if isinstance(source, Mapping):
+        file, name = "", "instance"
         loaded = instance_of(source, limits=bounds, now_s=now_s)
     else:
-        loaded = load_instance(Path(source), limits=bounds, now_s=now_s)
+        path = _path_of(source)
+        file, name = str(source), path.name
+        loaded = load_instance(path, limits=bounds, now_s=now_s)
     check_complete(file or name, loaded)
     if history is not None:
         from kai_solver.lab.history import read_history, read_mapping, with_past_usage

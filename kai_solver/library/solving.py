@@ -227,9 +227,13 @@ def budget_of(budget_s: float | None) -> float | None:
     Raises
     ------
     InputError
-        It is not above zero, or more than a day.
+        It is no number, not above zero, or more than a day.
     """
-    if budget_s is not None and not 0 < budget_s <= MOST_BUDGET_S:
+    try:
+        is_budget = budget_s is None or 0 < budget_s <= MOST_BUDGET_S
+    except TypeError:
+        is_budget = False
+    if not is_budget:
         cure = "Give more than zero seconds, and a day at most"
         raise InputError(f"{budget_s!r} is not a budget", field="budget_s", cure=cure)
     return budget_s

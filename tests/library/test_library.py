@@ -186,6 +186,11 @@ BAD: dict[str, tuple[Callable[[], object], str]] = {
     "model": (lambda: kai_solver.solve(SMALL, "defualt"), "default"),
     "budget": (lambda: kai_solver.solve(SMALL, budget_s=-1), "budget_s: -1 is not a budget"),
     "budget nan": (lambda: kai_solver.solve(SMALL, budget_s=float("nan")), "is not a budget"),
+    "budget text": (lambda: kai_solver.solve(SMALL, budget_s="2s"), "'2s' is not a budget"),  # type: ignore[arg-type]
+    "no path": (lambda: kai_solver.load(""), "source: '' is not an instance"),
+    "no source": (lambda: kai_solver.solve(None), "source: None is not an instance"),  # type: ignore[arg-type]
+    "no document": (lambda: kai_solver.load({}), "^is of no known kind: its first document has no keys"),
+    "unsolved": (lambda: kai_solver.explain(kai_solver.load(SMALL)), "is not a solution"),  # type: ignore[arg-type]
     "seed": (lambda: kai_solver.solve(SMALL, seed=-1), "seed: -1 is not a seed"),
     "action": (lambda: kai_solver.solve(SMALL, actions=["relcaim"]), "Did you mean reclaim"),
     "actions": (lambda: kai_solver.solve(SMALL, actions=[]), "is no list of actions"),
