@@ -1,6 +1,6 @@
 """``kai-solver explain``: why a gang is pending, or what a plan does to it."""
 
-from functools import partial
+from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -24,7 +24,7 @@ from kai_solver.errors import InputError
 
 if TYPE_CHECKING:
     from kai_solver.cli.inputs import Request
-    from kai_solver.domain import Plan
+    from kai_solver.domain import Plan, Snapshot
     from kai_solver.explaining import Explanation
 
 
@@ -111,9 +111,15 @@ def _explained(request: "Request", gang: str | None, plan: Path | None, seed: in
     if gang is None:
         explainer = Explainer(request.loaded.snapshot, found)
         return [explainer.explain(name) for name in explainer.pending_gangs()]
+    numbers = count(1)
     with Engine(request.model) as engine:
         engine.wait()
-        replan = partial(engine.cycle, budget_s=request.budget_s, seed=seed)
+
+        def replan(changed: "Snapshot") -> "Plan":
+            if not quiet:
+                typer.echo(f"trying out change {next(numbers)}, {request.budget_s:g} s at most", err=True)
+            return engine.cycle(changed, budget_s=request.budget_s, seed=seed)
+
         return [Explainer(request.loaded.snapshot, found, replan).explain(gang)]
 
 

@@ -145,6 +145,12 @@ def test_explain_names_queues_nodes_and_what_would_have_to_change(case: Path) ->
     assert (document["gang"], document["state"]) == ("ns/huge", "pending")
 
 
+def test_explain_says_that_it_tries_something_out(case: Path) -> None:
+    """Each change takes up to a budget, in which nothing else is printed."""
+    loud = [option for option in GREEDY if option != "--quiet"]
+    assert "trying out change 1, 7 s at most" in run("explain", case, "ns/huge", *loud, "--budget", "7s").stderr
+
+
 def test_explain_says_who_named_the_queue(tmp_path: Path) -> None:
     limits = {"nvidia.com/gpu": 1}
     pod = {
