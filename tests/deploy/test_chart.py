@@ -536,6 +536,19 @@ def leaves(part: BaseModel) -> Iterator[list[str]]:
             yield [name]
 
 
+@pytest.mark.parametrize("stated", ["renew=20", "live=5", "retry=0", "retry=10"])
+def test_a_lease_that_two_replicas_could_have_is_refused(helm: Path, stated: str) -> None:
+    done = manifests.template(helm, "--set", f"settings.leadership.{stated}")
+    assert done.returncode != 0
+    assert "settings.leadership: retry must be above 0 and below renew" in done.stderr
+
+
+@pytest.mark.parametrize("stated", ["renew=12", "live=1m"])
+def test_another_lease_is_accepted(helm: Path, stated: str) -> None:
+    done = manifests.template(helm, "--set", f"settings.leadership.{stated}")
+    assert done.returncode == 0, done.stderr
+
+
 def test_an_image_must_be_named(helm: Path) -> None:
     done = manifests.template(helm, "--set", "image.repository=")
     assert done.returncode != 0
