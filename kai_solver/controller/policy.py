@@ -17,7 +17,7 @@ from kai_solver.cluster.api import Object
 from kai_solver.cluster.resources import CONFIG_MAPS, KAI_CONFIGS, SCHEDULING_SHARDS, Resource
 from kai_solver.cluster.store import Store
 from kai_solver.controller.settings import ControllerSettings, PolicySettings
-from kai_solver.domain import Notice, Policy
+from kai_solver.domain import Action, Notice, Policy
 from kai_solver.errors import InputError
 from kai_solver.kubeobjects import KubeSettings
 from kai_solver.kubeobjects.kinddefaults import default_priorities
@@ -90,7 +90,10 @@ def _field_of(name: str) -> str:
 
 
 def _shown(value: object) -> str:
-    return ", ".join(sorted(map(str, value))) if isinstance(value, tuple | frozenset) else str(value)
+    if not isinstance(value, tuple | frozenset):
+        return str(value)
+    names = (one.value if isinstance(one, Action) else str(one) for one in value)
+    return ", ".join(sorted(names)) or "none"
 
 
 class ClusterPolicy:

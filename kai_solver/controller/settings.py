@@ -13,6 +13,7 @@ import yaml
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
 from pydantic_settings import BaseSettings, InitSettingsSource, PydanticBaseSettingsSource, SettingsConfigDict
 
+from kai_solver.domain import Action
 from kai_solver.domain.placement import Strategy
 from kai_solver.errors import InputError, nearest
 from kai_solver.errors.values import problem_of
@@ -200,6 +201,9 @@ class PolicySettings(_Part):
     )
     shared_gpu_resources: tuple[str, ...] | None = Field(
         default=None, description="Resources that are replicas of time-sliced GPUs (nvidia.com/gpu.shared)."
+    )
+    disabled_actions: frozenset[Action] | None = Field(
+        default=None, description="Actions that never run, like [preempt] (none)."
     )
     numa: bool | None = Field(default=None, description="Use NUMA zones that nodes report (true).")
     numa_ignored: tuple[str, ...] | None = Field(

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 
-from kai_solver.domain import Policy
+from kai_solver.domain import Action, Policy
 from kai_solver.domain.placement import Strategy
 from kai_solver.errors import InputError
 from kai_solver.kubeobjects.honoured import ANYTHING, Rules, unhonoured
@@ -126,6 +126,9 @@ def with_shard(raw: Raw, settings: KubeSettings, notices: Notices) -> KubeSettin
     ignored = list(unhonoured(raw, _SHARD))
     if ignored:
         notices.warn(object_name("SchedulingShard", raw), f"not honoured yet: {', '.join(ignored)}")
+    disabled = [action.value for action in Action if not spec.flag(f"actions.{action.value}.enabled", default=True)]
+    if disabled:
+        notices.warn(object_name("SchedulingShard", raw), f"disables {', '.join(disabled)}, as in KAI")
     numa = spec.get("plugins.numa")
     ignored_by_numa = numa.get("arguments.ignoreList")
     return replace(
@@ -142,6 +145,8 @@ def with_shard(raw: Raw, settings: KubeSettings, notices: Notices) -> KubeSettin
 
 def note_moves(name: str, policy: Policy, notices: Notices) -> None:
     """What becomes of consolidation by the policy of the shard of this name, where KAI's users may not expect it."""
+    if Action.CONSOLIDATION in policy.disabled_actions:
+        return
     if policy.max_consolidation_gangs == 0:
         notices.warn(name, "has no consolidation, so nothing is moved to make room, as in KAI")
     elif "spread" in (policy.gpu_placement, policy.cpu_placement):

@@ -14,6 +14,7 @@ from kai_solver.cluster.resources import (
     KAI_CONFIGS,
     NODES,
     PODS,
+    PRIORITY_CLASSES,
     SCHEDULING_SHARDS,
     Resource,
 )
@@ -252,6 +253,20 @@ def test_a_shard_that_spreads_is_followed_without_a_restart() -> None:
         assert len(nodes_of(api, "q0", "q1")) == 2
         api.patch(SCHEDULING_SHARDS, "", "default", {"spec": {"placementStrategy": {"gpu": "binpack"}}})
         until(lambda: seen_by(replica) == ("binpack", 2))
+
+
+def test_an_action_that_the_shard_disables_does_not_run() -> None:
+    api = cluster()
+    api.create(PRIORITY_CLASSES, "", {"metadata": {"name": "urgent"}, "value": 75})
+    shard_of(api, actions={"preempt": {"enabled": False}})
+    with running(api):
+        pod(api, "low", gpus=8)
+        until(lambda: bound(api) == {"low"})
+        pod(api, "high", gpus=8, priorityClassName="urgent")
+        until(lambda: bool(api.get(PODS, "n", "high").get("status", {}).get("conditions")))
+        assert "deletionTimestamp" not in api.get(PODS, "n", "low")["metadata"]
+        api.patch(SCHEDULING_SHARDS, "", "default", {"spec": {"actions": {"preempt": {"enabled": True}}}})
+        until(lambda: "deletionTimestamp" in api.get(PODS, "n", "low")["metadata"])
 
 
 def test_a_new_policy_is_worth_a_cycle() -> None:
