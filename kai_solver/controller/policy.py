@@ -29,7 +29,8 @@ from kai_solver.kubeobjects.shards import note_moves, with_config, with_shard
 _LOG = structlog.get_logger(__name__)
 
 BLOCKS = "admission.block_nvidia_visible_devices"
-"""The only setting of another part of ours that KAI's Config states, too."""
+PAST_USAGE = "past_usage"
+"""Settings of other parts of ours that KAI's Config or a SchedulingShard states, too."""
 
 _NAMES = {"schedulerName": "scheduler_name", "queueLabelKey": "queue_label_key", "nodePoolLabelKey": "node_pool_key"}
 """Names in a Config's ``spec.global``, and our settings of the same meaning."""
@@ -59,6 +60,8 @@ class Stated:
             found.setdefault("policy.gpu_sharing_placement", found["policy.gpu_placement"])
         if settings.admission.block_nvidia_visible_devices is not None:
             found[BLOCKS] = settings.admission.block_nvidia_visible_devices
+        if settings.past_usage.store is not None:
+            found[PAST_USAGE] = settings.past_usage.store
         return cls(found, {name: _field_of(name) for name in found}, implied)
 
     def over(self, settings: KubeSettings) -> KubeSettings:
@@ -133,8 +136,9 @@ class ClusterPolicy:
             for field in fields(Policy)
             if getattr(before.policy, field.name) != getattr(after.policy, field.name)
         }
-        if before.block_visible_devices != after.block_visible_devices:
-            changed["block_visible_devices"] = str(after.block_visible_devices)
+        for name in ("block_visible_devices", "past_usage"):
+            if getattr(before, name) != getattr(after, name):
+                changed[name] = str(getattr(after, name))
         if changed:
             _LOG.info("the policy of the cluster changed", **changed)
         self._found = found

@@ -17,11 +17,14 @@ from kai_solver.domain import Action
 from kai_solver.domain.placement import Strategy
 from kai_solver.errors import InputError, nearest
 from kai_solver.errors.values import problem_of
+from kai_solver.fairness import UsageParams
 from kai_solver.kubeobjects.access import Access, Allowance
+from kai_solver.kubeobjects.usagedb import ALLOCATED, CAPACITY, UsageStore, place_of
 from kai_solver.modelfiles.schema import seconds
 
 AnySeconds = Annotated[float, BeforeValidator(seconds), Field(ge=-86_400, le=86_400)]
 Seconds = Annotated[float, BeforeValidator(seconds), Field(ge=0, le=86_400)]
+Span = Annotated[float, BeforeValidator(seconds), Field(ge=0, le=366 * 86_400)]
 
 
 class _Part(BaseModel):
@@ -214,6 +217,83 @@ class PolicySettings(_Part):
     )
 
 
+class Amounts(_Part):
+    """Expressions of PromQL, one for each resource."""
+
+    cpu: str = Field(default="", description="CPU, in cores.")
+    memory: str = Field(default="", description="Memory, in bytes.")
+    gpu: str = Field(default="", description="GPUs.")
+
+    def over(self, usual: tuple[str, ...]) -> tuple[str, ...]:
+        """What is stated, else the usual one."""
+        return tuple(one or other for one, other in zip((self.cpu, self.memory, self.gpu), usual, strict=True))
+
+
+class PastUsageSettings(_Part):
+    """Time-based fair share: the Prometheus that is asked for past usage. Open: the one of KAI's SchedulingShard."""
+
+    url: str = Field(
+        default="", description="Address of Prometheus, like http://HOST:9090. Empty: as KAI's SchedulingShard says."
+    )
+    url_variable: str = Field(
+        default="", description="Environment variable with the address, if a password is in it. See `env` of the chart."
+    )
+    window_type: Literal["sliding", "tumbling"] = Field(
+        default="sliding",
+        description="sliding: the last `window_size`; tumbling: starts again after each one.",
+    )
+    window_size: Span = Field(default=604_800.0, description="Length of the window (a week).")
+    window_start: float = Field(
+        default=0.0, ge=0, description="With tumbling: a moment at which a window begins, in epoch seconds."
+    )
+    half_life: Span = Field(default=0.0, description="Usage of this age counts half. 0: all counts equally.")
+    interval: Seconds = Field(default=60.0, description="How often Prometheus is asked.")
+    staleness: Seconds = Field(default=300.0, description="Usage that is older is warned of. It counts all the same.")
+    wait: Seconds = Field(default=60.0, description="For how long decisions wait for the first answer.")
+    timeout: Seconds = Field(default=10.0, description="How long a question may take.")
+    resolution: Seconds = Field(default=60.0, description="Distance of the moments that are added up.")
+    allocated: Amounts = Field(
+        default=Amounts(), description="What queues hold, by the label queue_name. Empty: the metrics of KAI and ours."
+    )
+    capacity: Amounts = Field(
+        default=Amounts(), description="What the cluster has. Empty: the metrics of kube-state-metrics."
+    )
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        if self.url:
+            try:
+                place_of(self.url)
+            except InputError as error:
+                raise ValueError(f"url {error.problem}. {error.cure}") from None
+        return self
+
+    @property
+    def store(self) -> UsageStore | None:
+        """The store that is stated; None if that is left open. Durations by which it is asked are at least a second."""
+        if not (self.url or self.url_variable):
+            return None
+        params = UsageParams(
+            self.window_type,
+            max(1.0, self.window_size),
+            self.window_start,
+            self.half_life or None,
+            max(1.0, self.resolution),
+            staleness_s=self.staleness,
+        )
+        return UsageStore(
+            self.url,
+            "" if self.url else self.url_variable,
+            params,
+            max(1.0, self.interval),
+            self.wait,
+            max(1.0, self.timeout),
+            self.allocated.over(ALLOCATED),
+            self.capacity.over(CAPACITY),
+            "settings.past_usage",
+        )
+
+
 class Admission(_Part):
     """The admission webhook: what is refused, warned of and filled in before an object is kept."""
 
@@ -371,6 +451,9 @@ class ControllerSettings(BaseSettings):
     admission: Admission = Field(default=Admission(), description="The admission webhook.")
     policy: PolicySettings = Field(
         default=PolicySettings(), description="Cluster-wide policy; empty: as KAI's SchedulingShard and Config say."
+    )
+    past_usage: PastUsageSettings = Field(
+        default=PastUsageSettings(), description="Past usage, for time-based fair share."
     )
     access: AccessRules = Field(default=AccessRules(), description="Rights to use queues and spare nodes.")
     kubeconfig: str = Field(default="", description="Kubeconfig file. Empty: the pod's service account.")

@@ -14,6 +14,7 @@ from kai_solver.kubeobjects.notices import Notices
 from kai_solver.kubeobjects.ownsettings import with_own_member
 from kai_solver.kubeobjects.raw import Raw, wrong_type
 from kai_solver.kubeobjects.trust import Trust
+from kai_solver.kubeobjects.usagedb import UsageStore
 
 _NANOSECONDS = 1e9
 
@@ -45,6 +46,8 @@ class KubeSettings:
         Which namespaces may use which queues, and spare nodes.
     block_visible_devices
         Pods may not name devices of NVIDIA's runtime themselves; for admission (docs/kai-behaviour.md#config).
+    usage_url, past_usage
+        The Prometheus that KAI's Config names; the one that is asked for past usage, None for none.
     notices
         What could not be taken over from where the settings came from.
     """
@@ -67,6 +70,8 @@ class KubeSettings:
     trust: Trust = field(default_factory=Trust)
     access: Access = OPEN
     block_visible_devices: bool = False
+    usage_url: str = ""
+    past_usage: UsageStore | None = None
     notices: tuple[Notice, ...] = ()
 
 
