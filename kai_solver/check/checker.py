@@ -44,8 +44,9 @@ def check_plan(snapshot: Snapshot, plan: Plan, *, actions: Sequence[Action] = AC
     Parameters
     ----------
     actions
-        Actions that the model may run.
+        Actions that the model may run; those that the policy of ``snapshot`` disables may not run.
     """
+    actions = snapshot.policy.enabled(actions)
     scene = set_scene(snapshot, plan)
     tree = grow_tree(snapshot)
     malformed = tuple(judge_form(scene, tree))

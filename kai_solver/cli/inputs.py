@@ -96,9 +96,17 @@ def tell_notices(snapshot: Snapshot, *, quiet: bool) -> None:
 
 
 def choose_actions(loaded: "Loaded", actions: str | None) -> tuple[tuple[Action, ...], str]:
-    """Actions and what named them: ``--actions``, else the actions that the case names, else empty: the model's."""
+    """Actions and what named them: ``--actions``, else the actions that the case names, else empty: the model's.
+
+    Raises
+    ------
+    InputError
+        ``--actions`` names one that does not exist, or that the policy of the instance disables.
+    """
     if actions is not None:
-        return parse_actions(actions), "--actions"
+        chosen = parse_actions(actions)
+        loaded.snapshot.policy.refuse_disabled(chosen, "--actions")
+        return chosen, "--actions"
     named = case_actions(loaded.case)
     return (named, "the instance's own actions") if named else ((), "")
 

@@ -77,6 +77,8 @@ class View:
         What could not be used of what there is beside the objects that are read here.
     budgets
         Gives those of some PodDisruptionBudgets that hold evictions now.
+    queues
+        Laid over the Queues: their past usage.
     """
 
     def __init__(
@@ -90,6 +92,7 @@ class View:
         refused: Callable[[float], frozenset[str]] | None = None,
         notices: Callable[[], tuple[Notice, ...]] = tuple,
         budgets: Callable[[Iterable[Object]], tuple[Object, ...]] = tuple,
+        queues: Change = tuple,
     ) -> None:
         self._store = store
         self._owners = owners
@@ -99,6 +102,7 @@ class View:
         self._refused = refused
         self._notices = notices
         self._budgets = budgets
+        self._queues = queues
         self._recall = Recall()
         self._spoilt: list[Notice] = []
 
@@ -115,6 +119,8 @@ class View:
         )
         budgets: tuple[Object, ...] = found.disruption_budgets  # type: ignore[assignment]
         found = replace(found, disruption_budgets=self._without_spoilers("PodDisruptionBudget", budgets, self._budgets))
+        queues: tuple[Object, ...] = found.queues  # type: ignore[assignment]
+        found = replace(found, queues=self._without_spoilers("Queue", queues, self._queues))
         pods: tuple[Object, ...] = found.pods  # type: ignore[assignment]
         for overlay in self._overlays:
             pods = self._without_spoilers("Pod", pods, partial(_laid_over, overlay, now_s))

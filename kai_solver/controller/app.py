@@ -171,6 +171,7 @@ class Controller:
         start("garbage collector", lambda: collect_until(self.stop))
         start("owners", lambda: parts.known.owners.run(self.stop))
         start("signing keys", lambda: parts.keys.run(self.stop))
+        start("past usage", lambda: parts.past_usage.run(self.stop))
         if parts.status_reporter is not None:
             self._reporting = start("statuses and events", functools.partial(parts.status_reporter.run, self.stop))
         if acts:
@@ -278,7 +279,8 @@ class Controller:
     def snapshot(self) -> bytes:
         """What it sees now, as KAI's own ``/get-snapshot`` would write it."""
         known = self._parts.known
-        objects = View(known.store, known.assumed, known.owners.objects).objects(self._clock())
+        view = View(known.store, known.assumed, known.owners.objects, queues=self._parts.past_usage.overlay)
+        objects = view.objects(self._clock())
         return export_kai_snapshot(objects, self._parts.policy())
 
     def _serve(self) -> list[Server]:

@@ -17,7 +17,7 @@ from kai_solver.cluster.api import Object
 from kai_solver.cluster.resources import CONFIG_MAPS, KAI_CONFIGS, SCHEDULING_SHARDS, Resource
 from kai_solver.cluster.store import Store
 from kai_solver.controller.settings import ControllerSettings, PolicySettings
-from kai_solver.domain import Notice, Policy
+from kai_solver.domain import Action, Notice, Policy
 from kai_solver.errors import InputError
 from kai_solver.kubeobjects import KubeSettings
 from kai_solver.kubeobjects.kinddefaults import default_priorities
@@ -29,7 +29,8 @@ from kai_solver.kubeobjects.shards import note_moves, with_config, with_shard
 _LOG = structlog.get_logger(__name__)
 
 BLOCKS = "admission.block_nvidia_visible_devices"
-"""The only setting of another part of ours that KAI's Config states, too."""
+PAST_USAGE = "past_usage"
+"""Settings of other parts of ours that KAI's Config or a SchedulingShard states, too."""
 
 _NAMES = {"schedulerName": "scheduler_name", "queueLabelKey": "queue_label_key", "nodePoolLabelKey": "node_pool_key"}
 """Names in a Config's ``spec.global``, and our settings of the same meaning."""
@@ -59,6 +60,8 @@ class Stated:
             found.setdefault("policy.gpu_sharing_placement", found["policy.gpu_placement"])
         if settings.admission.block_nvidia_visible_devices is not None:
             found[BLOCKS] = settings.admission.block_nvidia_visible_devices
+        if settings.past_usage.store is not None:
+            found[PAST_USAGE] = settings.past_usage.store
         return cls(found, {name: _field_of(name) for name in found}, implied)
 
     def over(self, settings: KubeSettings) -> KubeSettings:
@@ -90,7 +93,10 @@ def _field_of(name: str) -> str:
 
 
 def _shown(value: object) -> str:
-    return ", ".join(sorted(map(str, value))) if isinstance(value, tuple | frozenset) else str(value)
+    if not isinstance(value, tuple | frozenset):
+        return str(value)
+    names = (one.value if isinstance(one, Action) else str(one) for one in value)
+    return ", ".join(sorted(names)) or "none"
 
 
 class ClusterPolicy:
@@ -130,8 +136,9 @@ class ClusterPolicy:
             for field in fields(Policy)
             if getattr(before.policy, field.name) != getattr(after.policy, field.name)
         }
-        if before.block_visible_devices != after.block_visible_devices:
-            changed["block_visible_devices"] = str(after.block_visible_devices)
+        for name in ("block_visible_devices", "past_usage"):
+            if getattr(before, name) != getattr(after, name):
+                changed[name] = str(getattr(after, name))
         if changed:
             _LOG.info("the policy of the cluster changed", **changed)
         self._found = found

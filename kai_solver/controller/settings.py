@@ -13,17 +13,21 @@ import yaml
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
 from pydantic_settings import BaseSettings, InitSettingsSource, PydanticBaseSettingsSource, SettingsConfigDict
 
+from kai_solver.domain import Action
 from kai_solver.domain.placement import Strategy
 from kai_solver.errors import InputError, LimitExceededError, nearest
 from kai_solver.errors.values import problem_of
+from kai_solver.fairness import UsageParams
 from kai_solver.instances_io.limits import Limits
 from kai_solver.instances_io.unpack import read_bytes
 from kai_solver.instances_io.yaml_text import parse_yaml
 from kai_solver.kubeobjects.access import Access, Allowance
+from kai_solver.kubeobjects.usagedb import ALLOCATED, CAPACITY, UsageStore, place_of
 from kai_solver.modelfiles.schema import BudgetSeconds, seconds
 
 AnySeconds = Annotated[float, BeforeValidator(seconds), Field(ge=-86_400, le=86_400)]
 Seconds = Annotated[float, BeforeValidator(seconds), Field(ge=0, le=86_400)]
+Span = Annotated[float, BeforeValidator(seconds), Field(ge=0, le=366 * 86_400)]
 
 
 class _Part(BaseModel):
@@ -204,6 +208,9 @@ class PolicySettings(_Part):
     shared_gpu_resources: tuple[str, ...] | None = Field(
         default=None, description="Resources that are replicas of time-sliced GPUs (nvidia.com/gpu.shared)."
     )
+    disabled_actions: frozenset[Action] | None = Field(
+        default=None, description="Actions that never run, like [preempt] (none)."
+    )
     numa: bool | None = Field(default=None, description="Use NUMA zones that nodes report (true).")
     numa_ignored: tuple[str, ...] | None = Field(
         default=None, description="Resources that need not be in one NUMA zone (none)."
@@ -211,6 +218,83 @@ class PolicySettings(_Part):
     numa_reconstruct: bool | None = Field(
         default=None, description="Compute what is free in NUMA zones from the pods (true)."
     )
+
+
+class Amounts(_Part):
+    """Expressions of PromQL, one for each resource."""
+
+    cpu: str = Field(default="", description="CPU, in cores.")
+    memory: str = Field(default="", description="Memory, in bytes.")
+    gpu: str = Field(default="", description="GPUs.")
+
+    def over(self, usual: tuple[str, ...]) -> tuple[str, ...]:
+        """What is stated, else the usual one."""
+        return tuple(one or other for one, other in zip((self.cpu, self.memory, self.gpu), usual, strict=True))
+
+
+class PastUsageSettings(_Part):
+    """Time-based fair share: the Prometheus that is asked for past usage. Open: the one of KAI's SchedulingShard."""
+
+    url: str = Field(
+        default="", description="Address of Prometheus, like http://HOST:9090. Empty: as KAI's SchedulingShard says."
+    )
+    url_variable: str = Field(
+        default="", description="Environment variable with the address, if a password is in it. See `env` of the chart."
+    )
+    window_type: Literal["sliding", "tumbling"] = Field(
+        default="sliding",
+        description="sliding: the last `window_size`; tumbling: starts again after each one.",
+    )
+    window_size: Span = Field(default=604_800.0, description="Length of the window (a week).")
+    window_start: float = Field(
+        default=0.0, ge=0, description="With tumbling: a moment at which a window begins, in epoch seconds."
+    )
+    half_life: Span = Field(default=0.0, description="Usage of this age counts half. 0: all counts equally.")
+    interval: Seconds = Field(default=60.0, description="How often Prometheus is asked.")
+    staleness: Seconds = Field(default=300.0, description="Usage that is older is warned of. It counts all the same.")
+    wait: Seconds = Field(default=60.0, description="For how long decisions wait for the first answer.")
+    timeout: Seconds = Field(default=10.0, description="How long a question may take.")
+    resolution: Seconds = Field(default=60.0, description="Distance of the moments that are added up.")
+    allocated: Amounts = Field(
+        default=Amounts(), description="What queues hold, by the label queue_name. Empty: the metrics of KAI and ours."
+    )
+    capacity: Amounts = Field(
+        default=Amounts(), description="What the cluster has. Empty: the metrics of kube-state-metrics."
+    )
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        if self.url:
+            try:
+                place_of(self.url)
+            except InputError as error:
+                raise ValueError(f"url {error.problem}. {error.cure}") from None
+        return self
+
+    @property
+    def store(self) -> UsageStore | None:
+        """The store that is stated; None if that is left open. Durations by which it is asked are at least a second."""
+        if not (self.url or self.url_variable):
+            return None
+        params = UsageParams(
+            self.window_type,
+            max(1.0, self.window_size),
+            self.window_start,
+            self.half_life or None,
+            max(1.0, self.resolution),
+            staleness_s=self.staleness,
+        )
+        return UsageStore(
+            self.url,
+            "" if self.url else self.url_variable,
+            params,
+            max(1.0, self.interval),
+            self.wait,
+            max(1.0, self.timeout),
+            self.allocated.over(ALLOCATED),
+            self.capacity.over(CAPACITY),
+            "settings.past_usage",
+        )
 
 
 class Admission(_Part):
@@ -372,6 +456,9 @@ class ControllerSettings(BaseSettings):
     admission: Admission = Field(default=Admission(), description="The admission webhook.")
     policy: PolicySettings = Field(
         default=PolicySettings(), description="Cluster-wide policy; empty: as KAI's SchedulingShard and Config say."
+    )
+    past_usage: PastUsageSettings = Field(
+        default=PastUsageSettings(), description="Past usage, for time-based fair share."
     )
     access: AccessRules = Field(default=AccessRules(), description="Rights to use queues and spare nodes.")
     kubeconfig: str = Field(default="", description="Kubeconfig file. Empty: the pod's service account.")

@@ -45,6 +45,7 @@ from kai_solver.controller.reporting.status_reporter import StatusReporter
 from kai_solver.controller.rival import Rival
 from kai_solver.controller.settings import ControllerSettings
 from kai_solver.controller.shields import Shields
+from kai_solver.controller.usage import PastUsage
 from kai_solver.domain import Notice
 from kai_solver.engine.progress import Fault
 from kai_solver.kubeobjects import KubeSettings, names
@@ -118,6 +119,7 @@ class Parts:
     contact: Contact
     known: Known
     policy: ClusterPolicy
+    past_usage: PastUsage
     metrics: Metrics
     lease: Lease
     identity: Identity
@@ -152,7 +154,8 @@ def wire(api: Api, settings: ControllerSettings, reporters: tuple[Reporter, ...]
     evictor = Evictor(acting, known.assumed, fence, _rates(settings), clock, budgets_count=shields.count)
     keys = _keys(api.within(ASKED_S), settings, fence, clock)
     policy = ClusterPolicy(known.store, kube_settings(settings, keys.signer), settings)
-    view = _view(known, before, evictor, policy, shields)
+    past_usage = PastUsage(lambda: policy().past_usage, metrics, clock)
+    view = _view(known, before, evictor, policy, shields, past_usage)
     quarantine = Quarantine(clock, report=metrics.quarantined.set)
     compiling = Compiling(metrics.compiled.set, may_compile=settings.compile_kernels)
     note_fault = functools.partial(_note_fault, metrics)
@@ -192,7 +195,7 @@ def wire(api: Api, settings: ControllerSettings, reporters: tuple[Reporter, ...]
         quarantine=quarantine,
         dry_run=settings.dry_run,
         has_group=status_reporter.has_group if status_reporter is not None else lambda _: False,
-        knows=lambda: known.is_enough() and keys.is_settled and not rival.problem,
+        knows=lambda: known.is_enough() and keys.is_settled and past_usage.is_settled and not rival.problem,
         signer=keys.signer,
         clock=clock,
     )
@@ -205,6 +208,7 @@ def wire(api: Api, settings: ControllerSettings, reporters: tuple[Reporter, ...]
         contact,
         known,
         policy,
+        past_usage,
         metrics,
         *leading,
         decider,
@@ -284,10 +288,26 @@ def _has_node(store: Store, name: str) -> bool:
     return store.get(NODES, name) is not None
 
 
-def _view(known: Known, before: Preparing, evictor: Evictor, policy: ClusterPolicy, shields: Shields) -> View:
-    overlays = (known.promises.overlay, known.owners.overlay, *before.pods)
-    objects, claims, refused = known.owners.objects, before.claims, evictor.protected
-    return View(known.store, known.assumed, objects, policy, overlays, claims, refused, known.notices, shields.counted)
+def _view(
+    known: Known,
+    before: Preparing,
+    evictor: Evictor,
+    policy: ClusterPolicy,
+    shields: Shields,
+    past_usage: PastUsage,
+) -> View:
+    return View(
+        known.store,
+        known.assumed,
+        known.owners.objects,
+        policy,
+        overlays=(known.promises.overlay, known.owners.overlay, *before.pods),
+        claims=before.claims,
+        refused=evictor.protected,
+        notices=lambda: (*known.notices(), *past_usage.notices()),
+        budgets=shields.counted,
+        queues=past_usage.overlay,
+    )
 
 
 def _status_reporter(

@@ -1,5 +1,6 @@
 """A cluster at one moment, in plain terms: the input of a cycle."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -8,9 +9,10 @@ from kai_solver.domain.claims import Claims
 from kai_solver.domain.cluster import Node, Topology
 from kai_solver.domain.gangs import Gang
 from kai_solver.domain.placement import Strategy
+from kai_solver.domain.plan import Action
 from kai_solver.domain.pods import Pod
 from kai_solver.domain.queues import Queue
-from kai_solver.errors import printable
+from kai_solver.errors import InputError, printable
 from kai_solver.units import GPU_RESOURCES, SHARED_GPU_RESOURCES, ResourceSchema
 
 
@@ -50,6 +52,8 @@ class Policy:
     drain_lead_s
         How long before a node is drained work that must leave it is moved, beside the time that its pods take to end
         (docs/placement.md#maintenance; KAI has no such rule).
+    disabled_actions
+        Actions that never run, whatever the model names (docs/kai-behaviour.md#shard).
     """
 
     gpu_placement: Strategy = "binpack"
@@ -70,10 +74,28 @@ class Policy:
     restrict_node_scheduling: bool = False
     stuck_in_releasing_s: float = 120.0
     drain_lead_s: float = 600.0
+    disabled_actions: frozenset[Action] = frozenset()
 
     def staleness_grace_of(self, gang: Gang) -> float:
         """Seconds for which the gang may run below its minimum, its own or the cluster's; negative: for ever."""
         return self.staleness_grace_s if gang.staleness_grace_s is None else gang.staleness_grace_s
+
+    def enabled(self, actions: Iterable[Action]) -> tuple[Action, ...]:
+        """Those of ``actions`` that may run, in their order."""
+        return tuple(action for action in actions if action not in self.disabled_actions)
+
+    def refuse_disabled(self, asked: Iterable[Action], field: str) -> None:
+        """Refuse actions that are asked for in ``field`` and may not run.
+
+        Raises
+        ------
+        InputError
+            Names the first of them.
+        """
+        for action in asked:
+            if action in self.disabled_actions:
+                cure = "Leave it out, or enable it there (disabledActions; a KAI snapshot: config.actions)"
+                raise InputError(f"the policy of the instance disables {action.value}", field=field, cure=cure)
 
 
 @dataclass(frozen=True, slots=True)

@@ -260,7 +260,7 @@ class _Run:
         on_fault: Callable[[Fault], None] | None,
     ) -> None:
         self.snapshot = snapshot
-        self.model = model
+        self.model = replace(model, actions=snapshot.policy.enabled(model.actions))
         self.clock = clock
         self.seed = seed
         self.progress = progress
@@ -279,7 +279,7 @@ class _Run:
         self._phase_s = self.start_s
         self._attempt_seconds: Mapping[int, float] = {}
         self._was_stopped = False
-        self._actions = model.actions
+        self._actions = self.model.actions
         self._leaves_moves = False
         self._known_rights: tuple[list[Admission], int, Rights] | None = None
         self._known_estimate: tuple[Rights, int] | None = None

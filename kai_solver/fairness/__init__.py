@@ -35,7 +35,14 @@ from kai_solver.fairness.reclaim import (
 )
 from kai_solver.fairness.runtime import min_runtime_s, min_runtimes_s
 from kai_solver.fairness.tree import QueueTree, roll_up
-from kai_solver.fairness.usage import UsageHistory, UsageParams, past_usage, usage_warnings
+from kai_solver.fairness.usage import (
+    UsageHistory,
+    UsageParams,
+    past_usage,
+    usage_shares,
+    usage_warnings,
+    window_start_s,
+)
 
 __all__ = [
     "MINRUNTIME",
@@ -78,5 +85,7 @@ __all__ = [
     "roll_up",
     "saturation_bound",
     "surplus_above",
+    "usage_shares",
     "usage_warnings",
+    "window_start_s",
 ]

@@ -5,7 +5,7 @@ resolution inside the window, and what was read is added up. The same is compute
 sample holds until the next one, and counts once for every multiple of the resolution at which it is the newest.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from math import floor, inf, log
 from typing import Literal
@@ -85,11 +85,30 @@ def past_usage(
     """
     weights = sample_weights(history.time_s, params, now_s)
     used = np.einsum("s,snr->nr", weights, history.allocated)
-    whole = weights @ history.capacity
-    shares = used / np.where(whole > 0, whole, 1.0)
+    return usage_shares(history.queues, used, weights @ history.capacity, parent)
+
+
+def usage_shares(
+    queues: Sequence[str], used: FloatArray, capacity: FloatArray, parent: Mapping[str, str]
+) -> dict[str, tuple[float, float, float]]:
+    """Usage by queue as a share of capacity, from what was added up over the window.
+
+    Parameters
+    ----------
+    queues
+        Names, N of them.
+    used
+        (N, 3) by queue and resource.
+    capacity
+        (3,) of the cluster, in the same units; 0 where unknown: the divisor is 1.
+    parent
+        As of `past_usage`.
+    """
+    shares = used / np.where(capacity > 0, capacity, 1.0)
+    heard = frozenset(queues)
     totals: dict[str, FloatArray] = {}
-    for name, share in zip(history.queues, shares, strict=True):
-        for queue in (name, *_unheard_ancestors(name, parent, frozenset(history.queues))):
+    for name, share in zip(queues, shares, strict=True):
+        for queue in (name, *_unheard_ancestors(name, parent, heard)):
             totals[queue] = totals.get(queue, np.zeros(3)) + share
     return {queue: (float(cpu), float(memory), float(gpu)) for queue, (cpu, memory, gpu) in totals.items()}
 

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field
 
-from kai_solver.domain import USUAL_GRACE_S
+from kai_solver.domain import USUAL_GRACE_S, Action
 from kai_solver.instances_io.fields import (
     LARGEST_COUNT,
     LARGEST_SECONDS,
@@ -393,6 +393,8 @@ class PolicyDoc(Strict):
     """A pod ``deleted`` for longer holds its place, and nothing waits for it."""
     drain_lead: Seconds = Field(default=600.0, ge=0)
     """How long before a node is drained pods are moved away, beside the ``grace`` of each."""
+    disabled_actions: frozenset[Action] = frozenset()
+    """Actions that never run, whatever the model names."""
 
 
 class NoticeDoc(Strict):

@@ -6,6 +6,7 @@ from typing import Any
 from kai_solver.claims import raised
 from kai_solver.domain import (
     USUAL_GRACE_S,
+    Action,
     Constraints,
     DisruptionBudget,
     Gang,
@@ -303,6 +304,8 @@ def _policy(policy: Policy) -> dict[str, Any]:
     for item in fields(Policy):
         value = getattr(policy, item.name)
         if value != getattr(default, item.name):
+            if item.name == "disabled_actions":
+                value = [action.value for action in Action if action in value]
             first, *rest = item.name.removesuffix("_s").split("_")
             document[first + "".join(part.capitalize() for part in rest)] = value
     return document

@@ -8,7 +8,7 @@ from dataclasses import fields
 from datetime import datetime
 from typing import Any
 
-from kai_solver.domain import Notice
+from kai_solver.domain import Action, Notice
 from kai_solver.errors import InputError
 from kai_solver.kubeobjects import names, ownsettings
 from kai_solver.kubeobjects.bare import part
@@ -228,7 +228,7 @@ def _config(settings: KubeSettings, *, zones: bool) -> dict[str, Any]:
     plugins = [
         {"name": name, **({"arguments": arguments[name]} if name in arguments else {})} for name in names_of_plugins
     ]
-    actions = "allocate, consolidation, reclaim, preempt, stalegangeviction"
+    actions = ", ".join(action.value for action in policy.enabled(Action))
     return {"actions": actions, "tiers": [{"plugins": plugins}], "scenarioSearchBudgets": _BUDGETS}
 
 

@@ -83,7 +83,9 @@ class Raw:
 
     def strings(self, path: str) -> dict[str, str]:
         """An object of strings, such as labels. Values of annotations and data stay as they are: they may be JSON."""
-        lines = path.endswith(_LINES)
+        lines, found = path.endswith(_LINES), self._at(path)
+        if isinstance(found, dict) and all(type(name) is type(value) is str for name, value in found.items()):
+            return {printable(name): value if lines else printable(value) for name, value in found.items()}
         return {name: value.text(lines=lines) for name, value in self.fields(path)}
 
     def text(self, path: str = "", default: str = "", *, lines: bool = False) -> str:

@@ -4,7 +4,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
-from kai_solver.domain import Notice, Policy
+from kai_solver.domain import Action, Notice, Policy
 from kai_solver.domain.placement import Strategy
 from kai_solver.errors import InputError
 from kai_solver.kubeobjects import names
@@ -14,6 +14,7 @@ from kai_solver.kubeobjects.notices import Notices
 from kai_solver.kubeobjects.ownsettings import with_own_member
 from kai_solver.kubeobjects.raw import Raw, wrong_type
 from kai_solver.kubeobjects.trust import Trust
+from kai_solver.kubeobjects.usagedb import UsageStore
 
 _NANOSECONDS = 1e9
 
@@ -45,6 +46,8 @@ class KubeSettings:
         Which namespaces may use which queues, and spare nodes.
     block_visible_devices
         Pods may not name devices of NVIDIA's runtime themselves; for admission (docs/kai-behaviour.md#config).
+    usage_url, past_usage
+        The Prometheus that KAI's Config names; the one that is asked for past usage, None for none.
     notices
         What could not be taken over from where the settings came from.
     """
@@ -67,6 +70,8 @@ class KubeSettings:
     trust: Trust = field(default_factory=Trust)
     access: Access = OPEN
     block_visible_devices: bool = False
+    usage_url: str = ""
+    past_usage: UsageStore | None = None
     notices: tuple[Notice, ...] = ()
 
 
@@ -112,15 +117,6 @@ def settings_from_kai(document: Raw) -> KubeSettings:
 
 def _warn_of_unused(document: Raw, parameters: Raw, notices: Notices) -> None:
     """Settings that change what KAI decides and that nothing here looks at (docs/kai-behaviour.md#cycle)."""
-    stated = document.text("config.actions")
-    actions = [name.strip() for name in stated.split(",")] if stated else []
-    missing = [name for name in ("allocate", "reclaim", "preempt", "stalegangeviction") if name not in actions]
-    if actions and missing:
-        own = ",".join(actions)
-        text = (
-            f"the snapshot has no {', '.join(missing)}; the model climbs its own ladder: --actions {own} keeps to these"
-        )
-        notices.warn("config.actions", text)
     if document.get("config.queueDepthPerAction"):
         notices.warn("config.queueDepthPerAction", "is not used: every gang has its turn in every action")
     if document.get("config.usageDBConfig"):
@@ -139,7 +135,7 @@ def _policy(document: Raw, parameters: Raw, plugins: dict[str, Raw], notices: No
         gpu_placement=_strategy(placement.get("gpu"), notices),
         cpu_placement=_strategy(placement.get("cpu"), notices),
         gpu_sharing_placement="spread" if "gpuspread" in plugins else "binpack",
-        max_consolidation_gangs=_consolidation(document, parameters, notices),
+        max_consolidation_gangs=_consolidation(parameters, notices),
         consolidating_reclaim=parameters.flag("allowConsolidatingReclaim"),
         staleness_grace_s=_nanoseconds(parameters.get("globalDefaultStalenessGracePeriod"), base.staleness_grace_s),
         saturation_multiplier=max(1.0, _float(proportion.get("relcaimerSaturationMultiplier"), 1.0)),
@@ -150,15 +146,22 @@ def _policy(document: Raw, parameters: Raw, plugins: dict[str, Raw], notices: No
         full_hierarchy=parameters.flag("fullHierarchyFairness"),
         restrict_node_scheduling=parameters.flag("restrictSchedulingNodes"),
         stuck_in_releasing_s=_nanoseconds(parameters.get("stuckInReleasingThreshold"), base.stuck_in_releasing_s),
+        disabled_actions=_disabled(document, notices),
     )
 
 
-def _consolidation(document: Raw, parameters: Raw, notices: Notices) -> int:
+def _disabled(document: Raw, notices: Notices) -> frozenset[Action]:
+    """Actions that the snapshot's own list leaves out; a snapshot without a list leaves out none."""
+    stated = [name.strip() for name in document.text("config.actions").split(",")]
+    disabled = [action for action in Action if action.value not in stated] if any(stated) else []
+    if disabled:
+        names = ", ".join(action.value for action in disabled)
+        notices.warn("config.actions", f"the snapshot leaves out {names}: disabled here, too")
+    return frozenset(disabled)
+
+
+def _consolidation(parameters: Raw, notices: Notices) -> int:
     """KAI omits a zero; its limit of 16 guards its own search, ours is exact and has none by default."""
-    actions = document.text("config.actions")
-    if actions and "consolidation" not in actions:
-        notices.warn("config.actions", "the snapshot has no consolidation, so nothing is moved")
-        return 0
     stated = parameters.get("maxNumberConsolidationPreemptees")
     if not stated:
         notices.warn("schedulerParams.maxNumberConsolidationPreemptees", "not stated: kai-solver's -1 (no limit) holds")

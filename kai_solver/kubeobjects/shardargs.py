@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-from kai_solver.domain import Policy
+from kai_solver.domain import Action, Policy
 from kai_solver.errors import InputError
 from kai_solver.kubeobjects.honoured import ANYTHING, Rules
 from kai_solver.kubeobjects.raw import Raw
@@ -28,7 +28,7 @@ HONOURED: Rules = {
         r"|minruntime\.arguments\.(default(Preempt|Reclaim)MinRuntime|reclaimResolveMethod)"
         r"|nodeplacement\.arguments\.(gpu|cpu)|gpu(pack|spread)\.enabled)"
     ): ANYTHING,
-    re.compile(r"spec\.actions\.consolidation\.enabled"): ANYTHING,
+    re.compile(rf"spec\.actions\.({'|'.join(action.value for action in Action)})\.enabled"): ANYTHING,
 }
 """Fields below ``args``, ``plugins`` and ``actions`` that are used."""
 
@@ -61,7 +61,7 @@ def with_args(spec: Raw, settings: KubeSettings) -> KubeSettings:
 
 
 def with_plugins(spec: Raw, policy: Policy) -> Policy:
-    """Policy with the arguments of plugins, and without moves where the action is off.
+    """Policy with the arguments of plugins, and with the actions that are disabled.
 
     Raises
     ------
@@ -75,13 +75,17 @@ def with_plugins(spec: Raw, policy: Policy) -> Policy:
         _read(placement, name, _strategy, stated)
         for name, stated in (("gpu", policy.gpu_placement), ("cpu", policy.cpu_placement))
     )
-    moves = spec.flag("actions.consolidation.enabled", default=True)
+    disabled = frozenset(
+        action
+        for action in Action
+        if not spec.flag(f"actions.{action.value}.enabled", default=action not in policy.disabled_actions)
+    )
     return replace(
         policy,
         gpu_placement=gpu,
         cpu_placement=cpu,
         gpu_sharing_placement="spread" if spreads else "binpack",
-        max_consolidation_gangs=policy.max_consolidation_gangs if moves else 0,
+        disabled_actions=disabled,
         k_value=max(0.0, _read(proportion, "kValue", _number, policy.k_value)),
         saturation_multiplier=max(
             1.0, _read(proportion, "relcaimerSaturationMultiplier", _number, policy.saturation_multiplier)

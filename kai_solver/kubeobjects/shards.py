@@ -5,7 +5,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 
-from kai_solver.domain import Policy
+from kai_solver.domain import Action, Policy
 from kai_solver.domain.placement import Strategy
 from kai_solver.errors import InputError
 from kai_solver.kubeobjects.honoured import ANYTHING, Rules, unhonoured
@@ -16,6 +16,8 @@ from kai_solver.kubeobjects.ownsettings import with_own_annotations
 from kai_solver.kubeobjects.raw import Raw
 from kai_solver.kubeobjects.settings import KubeSettings, ignored_resources
 from kai_solver.kubeobjects.shardargs import HONOURED, with_args, with_plugins
+from kai_solver.kubeobjects.usagedb import HONOURED as HONOURED_OF_USAGE
+from kai_solver.kubeobjects.usagedb import UsageStore, read_store, store_of_config
 
 GROUP = "kai.scheduler"
 KINDS = ("SchedulingShard", "Config")
@@ -30,6 +32,7 @@ _SHARD: Rules = {
     re.compile(r"spec\.minRuntime\.(preempt|reclaim)MinRuntime"): ANYTHING,
     re.compile(r"spec\.kValue"): ANYTHING,
     **HONOURED,
+    **HONOURED_OF_USAGE,
     re.compile(r"spec\.plugins\.numa\.(enabled|arguments\.(ignoreList|reconstructAvailable))"): ANYTHING,
     re.compile(r"spec(\.\w+)*"): NOTHING,
 }
@@ -59,6 +62,9 @@ def settings_from_objects(objects: RawObjects) -> KubeSettings:
         shard = next((raw for raw in shards if _is_default(raw)), shards[0])
         settings = _guarded(with_shard, shard, settings, notices)
         note_moves(object_name("SchedulingShard", shard), settings.policy, notices)
+        if settings.past_usage is not None:
+            text = "past usage is not asked for here: fair shares count what annotations of the Queues say"
+            notices.warn(object_name("SchedulingShard", shard), text)
         for other in shards:
             if other is not shard:
                 name = object_name("SchedulingShard", shard)
@@ -88,7 +94,7 @@ def _with_names(raw: Raw, settings: KubeSettings, _: Notices) -> KubeSettings:
 def with_config(
     raw: Raw, settings: KubeSettings, notices: Notices, config_maps: tuple[Object, ...] = ()
 ) -> KubeSettings:
-    """Settings with what a Config says beside names: of admission, of default priorities, and our annotations.
+    """Settings with what a Config says beside names: of admission, default priorities, past usage, and our annotations.
 
     Raises
     ------
@@ -98,7 +104,8 @@ def with_config(
     policy = with_own_annotations(raw, settings.policy)
     blocks = raw.flag("spec.admission.blockNvidiaVisibleDevices", settings.block_visible_devices)
     defaults = kind_defaults(raw, config_maps, notices)
-    return replace(settings, policy=policy, block_visible_devices=blocks, kind_defaults=defaults)
+    url = store_of_config(raw) or settings.usage_url
+    return replace(settings, policy=policy, block_visible_devices=blocks, kind_defaults=defaults, usage_url=url)
 
 
 def with_shard(raw: Raw, settings: KubeSettings, notices: Notices) -> KubeSettings:
@@ -126,11 +133,15 @@ def with_shard(raw: Raw, settings: KubeSettings, notices: Notices) -> KubeSettin
     ignored = list(unhonoured(raw, _SHARD))
     if ignored:
         notices.warn(object_name("SchedulingShard", raw), f"not honoured yet: {', '.join(ignored)}")
+    disabled = [action.value for action in Action if not spec.flag(f"actions.{action.value}.enabled", default=True)]
+    if disabled:
+        notices.warn(object_name("SchedulingShard", raw), f"disables {', '.join(disabled)}, as in KAI")
     numa = spec.get("plugins.numa")
     ignored_by_numa = numa.get("arguments.ignoreList")
     return replace(
         settings,
         node_pool=spec.text("partitionLabelValue"),
+        past_usage=_past_usage(raw, settings, notices) if spec.get("usageDBConfig") else settings.past_usage,
         policy=policy,
         numa=numa.flag("enabled", default=settings.numa),
         numa_ignored=ignored_resources(ignored_by_numa.text(), settings.policy.gpu_resources)
@@ -140,8 +151,20 @@ def with_shard(raw: Raw, settings: KubeSettings, notices: Notices) -> KubeSettin
     )
 
 
+def _past_usage(raw: Raw, settings: KubeSettings, notices: Notices) -> UsageStore | None:
+    """The store of past usage that the shard names; one that cannot be asked leaves the rest of the shard in force."""
+    name = object_name("SchedulingShard", raw)
+    try:
+        return read_store(raw.get("spec"), settings.usage_url, name)
+    except InputError as error:
+        notices.warn(name, f"past usage is not used: {error}")
+        return None
+
+
 def note_moves(name: str, policy: Policy, notices: Notices) -> None:
     """What becomes of consolidation by the policy of the shard of this name, where KAI's users may not expect it."""
+    if Action.CONSOLIDATION in policy.disabled_actions:
+        return
     if policy.max_consolidation_gangs == 0:
         notices.warn(name, "has no consolidation, so nothing is moved to make room, as in KAI")
     elif "spread" in (policy.gpu_placement, policy.cpu_placement):

@@ -191,7 +191,7 @@ def model_of(instance: Instance, model: str | PathLike[str] | None, actions: Seq
     Raises
     ------
     InputError
-        It cannot be used, or an action does not exist.
+        It cannot be used, or an action does not exist or is disabled by the policy of the instance.
     """
     loaded = instance._loaded  # noqa: SLF001
     bundle = loaded.extra.get("bundle")
@@ -199,6 +199,8 @@ def model_of(instance: Instance, model: str | PathLike[str] | None, actions: Seq
         bundle.model if model is None and bundle is not None else load_model("default" if model is None else str(model))
     )
     named = actions_of(actions) if actions is not None else loaded.case.actions if loaded.case is not None else ()
+    if actions is not None:
+        loaded.snapshot.policy.refuse_disabled(named, "actions")
     return replace(found, actions=named) if named else found
 
 

@@ -68,6 +68,9 @@ class Metrics:
         self.past_cpu = self._gauge("queue_cpu_usage", "Past usage of the queue.", *QUEUE)
         self.past_memory = self._gauge("queue_memory_usage", "Past usage of the queue.", *QUEUE)
         self.past_gpu = self._gauge("queue_gpu_usage", "Past usage of the queue.", *QUEUE)
+        self.usage_query_ms = self._histogram(
+            "usage_query_latency_milliseconds", "Time to ask Prometheus for past usage.", _MILLISECONDS
+        )
 
     def _of_kai_queues(self) -> None:
         self.queue_info = self._gauge("queue_info", "1 for each queue.", *QUEUE)
@@ -137,6 +140,10 @@ class Metrics:
         )
         self.assumed_expired = self._counter("solver_assumptions_expired", "Writes that no watch ever showed.")
         self.promises_broken = self._counter("solver_promises_broken", "Moved pods that were not created again.")
+        self.usage_age = self._gauge(
+            "solver_past_usage_age_seconds", "Age of the past usage that counts; 0 if none is configured."
+        )
+        self.usage_failures = self._counter("solver_past_usage_failures", "Failed attempts to ask for past usage.")
         self.status_writes = self._counter("solver_status_writes", "Statuses and events, by outcome.", "outcome")
         self.relists = self._counter("solver_watch_faults", "Lists and watches that failed.", "resource", "reason")
         self.api_seconds = self._histogram(

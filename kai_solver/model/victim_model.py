@@ -1,9 +1,9 @@
 """Victims: the joint model without nodes, to find what leaves and a bound on its cost.
 
 Moves cost nothing in the stages about evictions, so a mover that is kept is only demand that must be placed somewhere
-(docs/how-a-cycle-decides.md#oracle: decide, then place). With ``keep[u]`` for all units that may be evicted, ``place[s,
-g]`` pods of shape s on site g (nodes folded, `model.sites`) and ``lie[k, d]`` owners of kind k (shape, pods, level) in
-domain d::
+(docs/how-a-cycle-decides.md#large-cycles: decide, then place). With ``keep[u]`` for all units that may be evicted,
+``place[s, g]`` pods of shape s on site g (nodes folded, `model.sites`) and ``lie[k, d]`` owners of kind k (shape, pods,
+level) in domain d::
 
     sum_s weight[s, g] place[s, g] <= capacity[g]                     rows of the sites
     sum_g place[s, g] >= sum_u pods[u, s] keep[u]                     all that is kept or comes has a place

@@ -50,10 +50,14 @@ def cluster() -> MemoryApi:
     return cluster_of(MemoryApi())
 
 
-def pod(api: MemoryApi, name: str, scheduler: str = "kai-scheduler", namespace: str = "n", gpus: int = 1) -> None:
+def pod(
+    api: MemoryApi, name: str, scheduler: str = "kai-scheduler", namespace: str = "n", gpus: int = 1, **labels: str
+) -> None:
     limits = {"nvidia.com/gpu": str(gpus)}
     spec = {"schedulerName": scheduler, "containers": [{"name": "c", "resources": {"limits": limits}}]}
-    api.create(PODS, namespace, {"metadata": {"name": name, "labels": {"kai.scheduler/queue": "q"}}, "spec": spec})
+    api.create(
+        PODS, namespace, {"metadata": {"name": name, "labels": {"kai.scheduler/queue": "q", **labels}}, "spec": spec}
+    )
 
 
 def bound(api: MemoryApi) -> set[str]:

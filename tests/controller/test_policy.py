@@ -2,6 +2,7 @@
 
 import io
 import json
+import time
 import zipfile
 from typing import Any
 
@@ -14,6 +15,8 @@ from kai_solver.cluster.resources import (
     KAI_CONFIGS,
     NODES,
     PODS,
+    PRIORITY_CLASSES,
+    QUEUES,
     SCHEDULING_SHARDS,
     Resource,
 )
@@ -25,7 +28,9 @@ from kai_solver.controller.settings import ControllerSettings
 from kai_solver.controller.wiring import kube_settings
 from kai_solver.domain import Policy
 from kai_solver.kubeobjects import KubeSettings
+from kai_solver.kubeobjects.usagedb import ALLOCATED, CAPACITY, UsageStore
 from tests.controller.replicas import bound, cluster, pod, running, until
+from tests.support.prometheus import Prometheus, serving
 
 
 class Book:
@@ -252,6 +257,55 @@ def test_a_shard_that_spreads_is_followed_without_a_restart() -> None:
         assert len(nodes_of(api, "q0", "q1")) == 2
         api.patch(SCHEDULING_SHARDS, "", "default", {"spec": {"placementStrategy": {"gpu": "binpack"}}})
         until(lambda: seen_by(replica) == ("binpack", 2))
+
+
+def test_an_action_that_the_shard_disables_does_not_run() -> None:
+    api = cluster()
+    api.create(PRIORITY_CLASSES, "", {"metadata": {"name": "urgent"}, "value": 75})
+    shard_of(api, actions={"preempt": {"enabled": False}})
+    with running(api):
+        pod(api, "low", gpus=8)
+        until(lambda: bound(api) == {"low"})
+        pod(api, "high", gpus=8, priorityClassName="urgent")
+        until(lambda: bool(api.get(PODS, "n", "high").get("status", {}).get("conditions")))
+        assert "deletionTimestamp" not in api.get(PODS, "n", "low")["metadata"]
+        api.patch(SCHEDULING_SHARDS, "", "default", {"spec": {"actions": {"preempt": {"enabled": True}}}})
+        until(lambda: "deletionTimestamp" in api.get(PODS, "n", "low")["metadata"])
+
+
+def test_past_usage_of_the_prometheus_of_the_shard_decides_between_queues() -> None:
+    api = MemoryApi()
+    for name in ("heavy", "light"):
+        amounts = {"quota": 0, "limit": -1, "overQuotaWeight": 1}
+        resources = dict.fromkeys(("cpu", "memory", "gpu"), amounts)
+        api.create(QUEUES, "", {"metadata": {"name": name}, "spec": {"resources": resources}})
+        for number in range(8):
+            pod(api, f"{name}-{number}", **{"kai.scheduler/queue": name})
+    allocatable = {"cpu": "64", "memory": "256Gi", "nvidia.com/gpu": "8", "pods": "100"}
+    used = {ALLOCATED[2]: {"heavy": 7.2, "light": 0.8}, CAPACITY[2]: {"": 8.0}}
+    samples = {
+        metric: {queue: [(time.time() - 200.0, held)] for queue, held in of.items()} for metric, of in used.items()
+    }
+    with serving(Prometheus(samples)) as prometheus:
+        shard_of(api, kValue=1, usageDBConfig={"clientType": "prometheus", "connectionString": prometheus.url})
+        with running(api):
+            until(lambda: len(prometheus.asked) == 6)
+            api.create(NODES, "", {"metadata": {"name": "a"}, "spec": {}, "status": {"allocatable": allocatable}})
+            until(lambda: len(bound(api)) == 8)
+    of_light = {name for name in bound(api) if name.startswith("light")}
+    assert len(of_light) == 7, "weights alone would give 4; (1/2 + 1/2 - 0.1) of (0.9 + 0.1) are 7.2 GPUs"
+
+
+def test_a_store_of_the_settings_counts_before_that_of_the_shard() -> None:
+    book = Book(past_usage={"url": "http://ours:9090", "window_size": "48h", "half_life": "1h"})
+    stated = {"clientType": "prometheus", "connectionString": "http://user:secret@theirs:9090"}
+    found = book.shard(usageDBConfig=stated).past_usage
+    assert found is not None
+    assert (found.url, found.params.size_s, found.params.half_life_s) == ("http://ours:9090", 172_800.0, 3600.0)
+    (text,) = book.texts()
+    assert "settings.past_usage http://ours:9090 counts, not http://theirs:9090" in text
+    assert "secret" not in text
+    assert Book().shard(usageDBConfig=stated).past_usage == UsageStore("http://user:secret@theirs:9090")
 
 
 def test_a_new_policy_is_worth_a_cycle() -> None:

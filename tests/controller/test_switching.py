@@ -90,7 +90,7 @@ def test_a_gated_pod_waits_until_its_gates_are_gone() -> None:
         ({"queueDepthPerAction": {"reclaim": 5}}, "spec.queueDepthPerAction.reclaim"),
         ({"args": {"schedule-csi-storage": "true"}}, "spec.args.schedule-csi-storage"),
         ({"scenarioSearchBudgets": {"maxJobSearchDuration": "1m"}}, "spec.scenarioSearchBudgets.maxJobSearchDuration"),
-        ({"usageDBConfig": {"clientType": "prometheus"}}, "spec.usageDBConfig.clientType"),
+        ({"usageDBConfig": {"clientType": "other"}}, "spec.usageDBConfig.clientType"),
     ],
 )
 def test_what_is_not_honoured_of_a_shard_is_an_event_of_it(

@@ -446,6 +446,14 @@ def test_the_pod_of_helm_test_is_not_of_the_release(render: Render) -> None:
     assert {"podSelector": {"matchLabels": pod["metadata"]["labels"]}} in policy["spec"]["ingress"][0]["from"]
 
 
+def test_egress_to_prometheus_is_added_to_that_to_the_api_server(render: Render) -> None:
+    rule = {"ports": [{"port": 9090}]}
+    (policy,) = kind(render(**{"networkPolicy.egress": json.dumps([rule])}), "NetworkPolicy")
+    api_server, other = policy["spec"]["egress"]
+    assert {port["port"] for port in api_server["ports"]} == {443, 6443}
+    assert other == rule
+
+
 # -- values ------------------------------------------------------------------------------------------------------------
 
 

@@ -8,6 +8,7 @@ with the other generators of the tests.
 
 from dataclasses import dataclass, field
 
+from kai_solver.domain import Action
 from tests.fuzz.draws import SHARED, SLICES, Document, Draw, Sizes
 from tests.fuzz.hardware import kind_of_node
 from tests.fuzz.rooms import GPU_CLAIMS, Room, room_of
@@ -147,6 +148,7 @@ class _Cluster(Draw):
             "reclaimResolve": r.choice(("lca", "queue")),
             "fullHierarchy": r.random() < 0.8,
             "nonPreemptiblePriority": r.choice((60, 100)),
+            "disabledActions": r.sample([action.value for action in Action], r.choice((1, 1, 2))),
         }
         return {key: value for key, value in drawn.items() if r.random() < 0.4}
 

@@ -9,6 +9,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from kai_solver.domain import (
+    Action,
     Constraints,
     Container,
     Gang,
@@ -224,6 +225,7 @@ policies = st.builds(
     gpu_resources=st.sampled_from([("nvidia.com/gpu",), ("amd.com/gpu", "intel.com/gpu")]),
     shared_gpu_resources=st.sampled_from([(), ("nvidia.com/gpu.shared", "rdma/hca")]),
     stuck_in_releasing_s=st.floats(0, 1e4),
+    disabled_actions=st.frozensets(st.sampled_from(Action)),
 )
 
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from kai_solver.domain import PodStatus, Policy, Snapshot
+from kai_solver.domain import Action, PodStatus, Policy, Snapshot
 from kai_solver.errors import InputError
 from kai_solver.kubeobjects import (
     KubeSettings,
@@ -130,6 +130,7 @@ def test_every_policy_survives_the_export() -> None:
     policy = Policy("spread", "binpack", "spread", 0, False, 7.5, 1.25, 0.5, 100, 60.0, 0.5, "queue", False)
     policy = replace(policy, restrict_node_scheduling=True, stuck_in_releasing_s=30.0, non_preemptible_priority=1001)
     policy = replace(policy, gpu_resources=("a.com/gpu",), shared_gpu_resources=("a.com/gpu.part", "b.com/part"))
+    policy = replace(policy, disabled_actions=frozenset({Action.PREEMPT, Action.STALE}))
     settings = KubeSettings("other", "team", "pool", "a100", policy=policy)
     _, read, _ = load_kai_snapshot(unzipped(export_kai_snapshot(RawObjects(), settings)))
     assert read.policy == policy
@@ -147,10 +148,12 @@ def test_an_unstated_consolidation_limit_is_ours() -> None:
     assert any("-1" in notice.text for notice in settings.notices)
 
 
-def test_without_the_consolidation_action_nothing_is_moved() -> None:
+def test_actions_that_a_snapshot_leaves_out_are_disabled() -> None:
     document = {"config": {"actions": "allocate, reclaim"}, "schedulerParams": {"schedulerName": "x"}, "rawObjects": {}}
     _, settings, _ = load_kai_snapshot(document)
-    assert settings.policy.max_consolidation_gangs == 0
+    assert settings.policy.disabled_actions == {Action.CONSOLIDATION, Action.PREEMPT, Action.STALE}
+    told = [notice.text for notice in settings.notices if notice.object == "config.actions"]
+    assert told == ["the snapshot leaves out consolidation, preempt, stalegangeviction: disabled here, too"]
 
 
 @pytest.mark.parametrize("document", [None, [], {}, {"rawObjects": []}, {"rawObjects": {"pods": 3}}, "text"])
@@ -181,7 +184,6 @@ def test_the_end_of_a_grace_period_is_not_the_present() -> None:
 
 def test_settings_that_nothing_looks_at_are_named() -> None:
     config = {
-        "actions": "allocate, preempt",
         "queueDepthPerAction": {"reclaim": 10},
         "usageDBConfig": {"clientType": "x"},
     }
@@ -189,8 +191,6 @@ def test_settings_that_nothing_looks_at_are_named() -> None:
     _, settings, _ = load_kai_snapshot({"config": config, "schedulerParams": parameters, "rawObjects": {}})
     told = {notice.object: notice.text for notice in settings.notices}
     assert {"config.queueDepthPerAction", "config.usageDBConfig", "schedulerParams.scheduleCSIStorage"} <= set(told)
-    actions = [notice.text for notice in settings.notices if notice.object == "config.actions"]
-    assert any("no reclaim, stalegangeviction" in text and "--actions allocate,preempt" in text for text in actions)
 
 
 @pytest.mark.parametrize(("most", "told"), [(16, ["schedulerParams.maxNumberConsolidationPreemptees"]), (-1, [])])

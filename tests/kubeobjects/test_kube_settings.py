@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from kai_solver.domain import GpuRequest, Node, Pod, Policy, Requirement
+from kai_solver.domain import Action, GpuRequest, Node, Pod, Policy, Requirement
 from kai_solver.kubeobjects import KubeSettings, objects_from_documents, objects_from_snapshot, snapshot_from_objects
 
 API = "kai.scheduler/v1"
@@ -147,11 +147,14 @@ def test_arguments_of_plugins_and_actions_in_a_shard(build: Any) -> None:
         "nodeplacement": {"arguments": {"cpu": "spread"}},
         "gpuspread": {"enabled": True},
     }
-    policy = build.read(shard(plugins=plugins, actions={"consolidation": {"enabled": False}})).policy
+    actions = {"preempt": {"enabled": False}, "consolidation": {"enabled": False}, "reclaim": {"enabled": True}}
+    settings = build.read(shard(plugins=plugins, actions=actions))
+    policy = settings.policy
     assert (policy.k_value, policy.saturation_multiplier) == (0.5, 1.5)
     assert (policy.reclaim_min_runtime_s, policy.reclaim_resolve) == (600.0, "queue")
     assert (policy.gpu_placement, policy.cpu_placement, policy.gpu_sharing_placement) == ("binpack", "spread", "spread")
-    assert policy.max_consolidation_gangs == 0
+    assert policy.disabled_actions == {Action.CONSOLIDATION, Action.PREEMPT}
+    assert [notice.text for notice in settings.notices] == ["disables consolidation, preempt, as in KAI"]
 
 
 def test_settings_of_our_own_are_annotations(build: Any) -> None:
