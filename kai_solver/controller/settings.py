@@ -546,7 +546,7 @@ def _over(stated: dict[str, Any]) -> type[ControllerSettings]:
 
 
 _LIMITS = Limits(max_bytes=1 << 20, max_objects=1_000)
-"""Of the settings file: all keys, each with its comment, are 20 KiB."""
+"""Of the settings file: all keys, each with its comment, are about 10 KiB."""
 
 
 def _document(file: Path) -> dict[str, Any]:
