@@ -51,12 +51,18 @@ def cluster() -> MemoryApi:
 
 
 def pod(
-    api: MemoryApi, name: str, scheduler: str = "kai-scheduler", namespace: str = "n", gpus: int = 1, **labels: str
+    api: MemoryApi,
+    name: str,
+    scheduler: str = "kai-scheduler",
+    namespace: str = "n",
+    gpus: int = 1,
+    queue: str = "q",
+    **labels: str,
 ) -> None:
     limits = {"nvidia.com/gpu": str(gpus)}
     spec = {"schedulerName": scheduler, "containers": [{"name": "c", "resources": {"limits": limits}}]}
     api.create(
-        PODS, namespace, {"metadata": {"name": name, "labels": {"kai.scheduler/queue": "q", **labels}}, "spec": spec}
+        PODS, namespace, {"metadata": {"name": name, "labels": {"kai.scheduler/queue": queue, **labels}}, "spec": spec}
     )
 
 

@@ -280,7 +280,7 @@ def test_past_usage_of_the_prometheus_of_the_shard_decides_between_queues() -> N
         resources = dict.fromkeys(("cpu", "memory", "gpu"), amounts)
         api.create(QUEUES, "", {"metadata": {"name": name}, "spec": {"resources": resources}})
         for number in range(8):
-            pod(api, f"{name}-{number}", **{"kai.scheduler/queue": name})
+            pod(api, f"{name}-{number}", queue=name)
     allocatable = {"cpu": "64", "memory": "256Gi", "nvidia.com/gpu": "8", "pods": "100"}
     used = {ALLOCATED[2]: {"heavy": 7.2, "light": 0.8}, CAPACITY[2]: {"": 8.0}}
     samples = {

@@ -27,7 +27,8 @@ SERVED_BY: dict[Action, Snapshot] = {
 
 
 def done(plan: Plan) -> set[str]:
-    return {entry.gang for entry in (*plan.binds, *plan.evictions, *plan.moves)}
+    moved = {entry.gang for entry in plan.moves}
+    return {entry.gang for entry in plan.binds} | {entry.gang for entry in plan.evictions} | moved
 
 
 def without(snapshot: Snapshot, *actions: Action) -> Snapshot:

@@ -28,7 +28,7 @@ class Prometheus:
     ``answer``: what it answers instead, with that status.
     """
 
-    samples: dict[str, Series] = field(default_factory=dict)
+    samples: Mapping[str, Series] = field(default_factory=dict)
     asked: list[str] = field(default_factory=list)
     logins: list[str] = field(default_factory=list)
     answer: tuple[int, bytes] | None = None
