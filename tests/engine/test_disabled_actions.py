@@ -27,7 +27,8 @@ SERVED_BY: dict[Action, Snapshot] = {
 
 
 def done(plan: Plan) -> set[str]:
-    return {entry.gang for entry in (*plan.binds, *plan.evictions, *plan.moves)}
+    binds, evictions, moves = ({entry.gang for entry in part} for part in (plan.binds, plan.evictions, plan.moves))
+    return binds | evictions | moves
 
 
 def without(snapshot: Snapshot, *actions: Action) -> Snapshot:
