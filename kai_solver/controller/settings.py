@@ -19,7 +19,7 @@ from kai_solver.errors import InputError, nearest
 from kai_solver.errors.values import problem_of
 from kai_solver.fairness import UsageParams
 from kai_solver.kubeobjects.access import Access, Allowance
-from kai_solver.kubeobjects.usagedb import ALLOCATED, CAPACITY, UsageStore, place_of
+from kai_solver.kubeobjects.usagedb import ALLOCATED, CAPACITY, UsageStore, place_of, without_login
 from kai_solver.modelfiles.schema import seconds
 
 AnySeconds = Annotated[float, BeforeValidator(seconds), Field(ge=-86_400, le=86_400)]
@@ -250,7 +250,7 @@ class PastUsageSettings(_Part):
     interval: Seconds = Field(default=60.0, description="How often Prometheus is asked.")
     staleness: Seconds = Field(default=300.0, description="Usage that is older is warned of. It counts all the same.")
     wait: Seconds = Field(default=60.0, description="For how long decisions wait for the first answer.")
-    timeout: Seconds = Field(default=10.0, description="How long a question may take.")
+    timeout: Seconds = Field(default=10.0, description="How long all answers together may take.")
     resolution: Seconds = Field(default=60.0, description="Distance of the moments that are added up.")
     allocated: Amounts = Field(
         default=Amounts(), description="What queues hold, by the label queue_name. Empty: the metrics of KAI and ours."
@@ -266,6 +266,8 @@ class PastUsageSettings(_Part):
                 place_of(self.url)
             except InputError as error:
                 raise ValueError(f"url {error.problem}. {error.cure}") from None
+            if without_login(self.url) != self.url:
+                raise ValueError("url has a user or a password. Name an environment variable: url_variable")
         return self
 
     @property

@@ -2,8 +2,6 @@
 
 from typing import Any
 
-import pytest
-
 from kai_solver.controller.usage import PastUsage
 from kai_solver.fairness import UsageParams
 from kai_solver.kubeobjects.names import OWN_USAGE
@@ -35,6 +33,9 @@ class World:
     def seen(self) -> tuple[dict[str, Any], ...]:
         return self.past.overlay(self.queues)
 
+    def is_settled(self) -> bool:
+        return self.past.is_settled
+
     def told(self) -> list[str]:
         assert {notice.object for notice in self.past.notices()} <= {"Some thing"}
         return [notice.text for notice in self.past.notices()]
@@ -49,10 +50,10 @@ def half_of_the_gpus() -> Prometheus:
 def test_queues_are_read_with_what_they_used() -> None:
     with serving(half_of_the_gpus()) as prometheus:
         world = World(prometheus.url)
-        assert not world.past.is_settled
+        assert not world.is_settled()
         assert world.seen() is world.queues
         world.past.look()
-        assert world.past.is_settled
+        assert world.is_settled()
         assert world.usage() == {"a": "0.0,0.0,0.5", "team": "0.0,0.0,0.5"}, "a parent has what its children have"
         first = world.seen()
         assert all(one is other for one, other in zip(first, world.seen(), strict=True)), "unchanged: not read again"
@@ -88,9 +89,9 @@ def test_it_is_asked_again_after_the_interval_and_the_last_answer_counts_meanwhi
 def test_decisions_wait_for_the_first_answer_but_not_for_ever() -> None:
     world = World("http://127.0.0.1:9")
     world.past.look()
-    assert not world.past.is_settled
+    assert not world.is_settled()
     world.now_s += 60.0
-    assert world.past.is_settled
+    assert world.is_settled()
     (text,) = world.told()
     assert "fair shares are without it: http://127.0.0.1:9 does not answer" in text
     assert world.usage() == {}
@@ -101,23 +102,59 @@ def test_another_store_is_followed_and_none_leaves_nothing() -> None:
         world = World(first.url)
         world.past.look()
         world.store = UsageStore(second.url, params=UsageParams(size_s=3600.0))
-        assert not world.past.is_settled
+        assert not world.is_settled()
         world.past.look()
-        assert world.past.is_settled
+        assert world.is_settled()
         assert world.usage() == {}
         world.store = None
-        assert world.past.is_settled
+        assert world.is_settled()
         world.past.look()
         assert world.seen() is world.queues
         assert world.past.notices() == ()
 
 
-@pytest.mark.parametrize("metric", [CAPACITY[2]])
-def test_a_capacity_that_is_missing_is_told(metric: str) -> None:
-    prometheus = half_of_the_gpus()
-    del prometheus.samples[metric]
-    with serving(prometheus):
+def test_without_the_capacity_of_what_was_used_the_last_answer_counts() -> None:
+    with serving(half_of_the_gpus()) as prometheus:
+        world = World(prometheus.url)
+        whole = prometheus.samples.pop(CAPACITY[2])
+        world.past.look()
+        assert not world.is_settled()
+        assert world.usage() == {}
+        (text,) = world.told()
+        assert (
+            f"there is no past usage yet, so fair shares are without it: queues used GPUs, but of {CAPACITY[2]}" in text
+        )
+        prometheus.samples[CAPACITY[2]] = whole
+        world.now_s += 60.0
+        world.past.look()
+        del prometheus.samples[CAPACITY[2]]
+        world.now_s += 60.0
+        world.past.look()
+        assert world.usage()["a"] == "0.0,0.0,0.5"
+
+
+def test_metrics_without_any_queue_are_told() -> None:
+    with serving(Prometheus()) as prometheus:
         world = World(prometheus.url)
         world.past.look()
-    (text,) = world.told()
-    assert text == f"Prometheus has no {metric}: past usage of GPUs is divided by 1, as in KAI"
+    assert world.is_settled()
+    assert world.told() == [f"Prometheus has no {', '.join(ALLOCATED)} of any queue: past usage counts as none"]
+
+
+def test_decisions_do_not_wait_for_a_question_to_an_earlier_store() -> None:
+    with serving(half_of_the_gpus()) as prometheus:
+        world = World(prometheus.url)
+        world.past.look()
+        world.store = UsageStore("http://another", params=UsageParams(size_s=3600.0))
+        assert not world.is_settled()
+        assert world.seen() is world.queues, "what the earlier one said does not count"
+        world.now_s += 60.0
+        assert world.is_settled()
+
+
+def test_a_replica_that_did_not_lead_has_waited_already() -> None:
+    world = World("http://127.0.0.1:9")
+    world.past.look()
+    world.now_s += 60.0
+    world.past.look()
+    assert world.is_settled()
