@@ -51,13 +51,17 @@ def cluster() -> MemoryApi:
 
 
 def pod(
-    api: MemoryApi, name: str, scheduler: str = "kai-scheduler", namespace: str = "n", gpus: int = 1, **labels: str
+    api: MemoryApi,
+    name: str,
+    scheduler: str = "kai-scheduler",
+    namespace: str = "n",
+    gpus: int = 1,
+    labels: dict[str, str] | None = None,
 ) -> None:
     limits = {"nvidia.com/gpu": str(gpus)}
     spec = {"schedulerName": scheduler, "containers": [{"name": "c", "resources": {"limits": limits}}]}
-    api.create(
-        PODS, namespace, {"metadata": {"name": name, "labels": {"kai.scheduler/queue": "q", **labels}}, "spec": spec}
-    )
+    named = {"kai.scheduler/queue": "q"} | (labels or {})
+    api.create(PODS, namespace, {"metadata": {"name": name, "labels": named}, "spec": spec})
 
 
 def bound(api: MemoryApi) -> set[str]:
