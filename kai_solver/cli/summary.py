@@ -100,7 +100,7 @@ class _Summary:
     def _head(self) -> None:
         plan, model = self._plan, self._request.model
         line(self._console, describe(self._snapshot, self._request.instance.name), "bold")
-        actions = ", ".join(action.value for action in model.actions)
+        actions = ", ".join(action.value for action in self._snapshot.policy.enabled(model.actions)) or "no action"
         source = f" (from {self._request.actions_from})" if self._request.actions_from else ""
         took = f"decided in {plan.timing_s['decide']:.2f} s of " if "decide" in plan.timing_s else "budget "
         line(self._console, f"model {model.name}, {took}{self._request.budget_s:g} s; {actions}{source}")

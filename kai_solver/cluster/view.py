@@ -16,7 +16,7 @@ from kai_solver.errors.barrier import caught
 from kai_solver.errors.culprits import without_culprits
 from kai_solver.kubeobjects import KubeSettings, RawObjects, Recall, snapshot_from_objects
 from kai_solver.kubeobjects.grouping import OwnGroup
-from kai_solver.kubeobjects.notices import object_name, reason_text
+from kai_solver.kubeobjects.notices import joined, object_name, reason_text
 from kai_solver.kubeobjects.raw import Raw
 
 FIELDS: Mapping[Resource, str] = {
@@ -166,4 +166,6 @@ class View:
         read = lower(snapshot_from_objects(found, now_s=now_s, settings=self._settings(), recall=self._recall))
         refused = self._refused(now_s) if self._refused is not None else frozenset[str]()
         more = (*self._notices(), *self._spoilt)
-        return replace(read, refused=refused, notices=(*read.notices, *more)) if refused or more else read
+        if more:
+            read = replace(read, notices=tuple(joined((*read.notices, *more))))
+        return replace(read, refused=refused) if refused else read

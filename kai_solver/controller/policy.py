@@ -9,7 +9,7 @@ import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, fields, replace
 from functools import partial
-from typing import Any, Literal
+from typing import Any
 
 import structlog
 
@@ -17,11 +17,11 @@ from kai_solver.cluster.api import Object
 from kai_solver.cluster.resources import CONFIG_MAPS, KAI_CONFIGS, SCHEDULING_SHARDS, Resource
 from kai_solver.cluster.store import Store
 from kai_solver.controller.settings import ControllerSettings, PolicySettings
-from kai_solver.domain import Action, Notice, Policy
+from kai_solver.domain import Action, Policy
 from kai_solver.errors import InputError
 from kai_solver.kubeobjects import KubeSettings
 from kai_solver.kubeobjects.kinddefaults import default_priorities
-from kai_solver.kubeobjects.notices import Notices, object_name
+from kai_solver.kubeobjects.notices import Notices, joined, object_name
 from kai_solver.kubeobjects.raw import Raw
 from kai_solver.kubeobjects.settings import ignored_resources
 from kai_solver.kubeobjects.shards import note_moves, with_config, with_shard
@@ -178,7 +178,7 @@ class ClusterPolicy:
             text = f"is of the same nodes as SchedulingShard {_name(min(mine, key=_name))}, which counts"
             notices.warn(object_name("SchedulingShard", Raw(one)), text)
         self._good = {name: value for name, value in self._good.items() if name in kept}
-        return replace(settings, notices=(*self._base.notices, *_joined(notices)))
+        return replace(settings, notices=(*self._base.notices, *joined(notices.all())))
 
     def _with(
         self, kind: Resource, raw: Raw, read: Read, settings: KubeSettings, notices: Notices, kept: set[str]
@@ -209,15 +209,6 @@ class ClusterPolicy:
             if found and found != mine:
                 text = f"says spec.global.{theirs} {found}; settings.{ours} {mine} counts. Set it to the same value"
                 notices.warn(object_name("Config", config), text)
-
-
-def _joined(notices: Notices) -> Iterator[Notice]:
-    """One notice of each kind for an object: of several with one reason an object would get the newest only."""
-    found: dict[tuple[Literal["warning", "set-aside"], str], list[str]] = {}
-    for notice in notices.all():
-        found.setdefault((notice.kind, notice.object), []).append(notice.text)
-    for (kind, name), texts in found.items():
-        yield Notice(kind, name, ". ".join(texts))
 
 
 def _is_same(seen: tuple[Object | None, ...], before: tuple[Object | None, ...]) -> bool:

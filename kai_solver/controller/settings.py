@@ -22,7 +22,7 @@ from kai_solver.instances_io.limits import Limits
 from kai_solver.instances_io.unpack import read_bytes
 from kai_solver.instances_io.yaml_text import parse_yaml
 from kai_solver.kubeobjects.access import Access, Allowance
-from kai_solver.kubeobjects.usagedb import ALLOCATED, CAPACITY, UsageStore, place_of
+from kai_solver.kubeobjects.usagedb import ALLOCATED, CAPACITY, UsageStore, place_of, without_login
 from kai_solver.modelfiles.schema import BudgetSeconds, seconds
 
 AnySeconds = Annotated[float, BeforeValidator(seconds), Field(ge=-86_400, le=86_400)]
@@ -253,7 +253,7 @@ class PastUsageSettings(_Part):
     interval: Seconds = Field(default=60.0, description="How often Prometheus is asked.")
     staleness: Seconds = Field(default=300.0, description="Usage that is older is warned of. It counts all the same.")
     wait: Seconds = Field(default=60.0, description="For how long decisions wait for the first answer.")
-    timeout: Seconds = Field(default=10.0, description="How long a question may take.")
+    timeout: Seconds = Field(default=10.0, description="How long all answers together may take.")
     resolution: Seconds = Field(default=60.0, description="Distance of the moments that are added up.")
     allocated: Amounts = Field(
         default=Amounts(), description="What queues hold, by the label queue_name. Empty: the metrics of KAI and ours."
@@ -269,6 +269,8 @@ class PastUsageSettings(_Part):
                 place_of(self.url)
             except InputError as error:
                 raise ValueError(f"url {error.problem}. {error.cure}") from None
+            if without_login(self.url) != self.url:
+                raise ValueError("url has a user or a password. Name an environment variable: url_variable")
         return self
 
     @property

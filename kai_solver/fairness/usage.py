@@ -75,8 +75,7 @@ def past_usage(
 ) -> dict[str, tuple[float, float, float]]:
     """Usage by queue as a share of capacity per resource: Σ w(t) allocated(t) / Σ w(t) capacity(t).
 
-    A parent that has no series of its own has the sum of its children's. Where no capacity is known the divisor is 1,
-    as in KAI.
+    A parent that has no series of its own has the sum of its children's. Where no capacity is known the divisor is 1.
 
     Parameters
     ----------
@@ -165,4 +164,4 @@ def _warnings(history: UsageHistory, params: UsageParams, now_s: float) -> Itera
     used = np.einsum("s,snr->r", weights, history.allocated)
     for name, use, capacity in zip(QUEUE_RESOURCES, used, weights @ history.capacity, strict=True):
         if use > 0 and capacity == 0:
-            yield f"no capacity of {name} is given: usage is divided by 1, as in KAI, and is no share of anything"
+            yield f"no capacity of {name} is given: usage is divided by 1, and is no share of anything"

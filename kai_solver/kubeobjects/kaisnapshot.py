@@ -15,6 +15,7 @@ from kai_solver.kubeobjects.bare import part
 from kai_solver.kubeobjects.objects import KINDS, Object, RawObjects
 from kai_solver.kubeobjects.raw import Raw, epoch_s, format_time, parse_time_s
 from kai_solver.kubeobjects.settings import KubeSettings, settings_from_kai
+from kai_solver.kubeobjects.usagedb import without_login
 
 MEMBER = "snapshot.json"
 """The only member of the zip."""
@@ -204,7 +205,17 @@ def _members(objects: RawObjects) -> dict[str, list[Object]]:
     for kind in KINDS:
         if kind.field in _NOT_KAIS and not members[kind.member]:
             del members[kind.member]
-    return members | ({_OTHER: list(objects.other)} if objects.other else {})
+    return members | ({_OTHER: [_without_login(value) for value in objects.other]} if objects.other else {})
+
+
+def _without_login(value: Object) -> Object:
+    """A SchedulingShard or a Config without user and password in its address of Prometheus; others as they are."""
+    for member, key in (("usageDBConfig", "connectionString"), ("prometheus", "externalPrometheusUrl")):
+        spec = part(value, "spec")
+        url = part(spec, member).get(key)
+        if isinstance(url, str):
+            value = {**value, "spec": {**spec, member: {**part(spec, member), key: without_login(url)}}}
+    return value
 
 
 def _config(settings: KubeSettings, *, zones: bool) -> dict[str, Any]:

@@ -1,7 +1,7 @@
 """The place where importers say what they could not use."""
 
-from collections.abc import Callable, Iterable
-from typing import TypeVar
+from collections.abc import Callable, Iterable, Iterator
+from typing import Literal, TypeVar
 
 from kai_solver.domain import Notice
 from kai_solver.errors import KaiSolverError, printable
@@ -37,6 +37,15 @@ class Notices:
     def all(self) -> tuple[Notice, ...]:
         """Every notice."""
         return tuple(self._notices)
+
+
+def joined(notices: Iterable[Notice]) -> Iterator[Notice]:
+    """One notice of each kind for an object: of several with one reason an object would get the newest event only."""
+    found: dict[tuple[Literal["warning", "set-aside"], str], list[str]] = {}
+    for notice in notices:
+        found.setdefault((notice.kind, notice.object), []).append(notice.text)
+    for (kind, name), texts in found.items():
+        yield Notice(kind, name, ". ".join(texts))
 
 
 def reason_text(name: str, error: Exception) -> str:

@@ -151,9 +151,11 @@ def _policy(document: Raw, parameters: Raw, plugins: dict[str, Raw], notices: No
 
 
 def _disabled(document: Raw, notices: Notices) -> frozenset[Action]:
-    """Actions that the snapshot's own list leaves out; a snapshot without a list leaves out none."""
+    """Actions that the snapshot's own list leaves out; a snapshot without a list leaves out none, an empty one all."""
+    if document.get("config.actions").value is None:
+        return frozenset()
     stated = [name.strip() for name in document.text("config.actions").split(",")]
-    disabled = [action for action in Action if action.value not in stated] if any(stated) else []
+    disabled = [action for action in Action if action.value not in stated]
     if disabled:
         names = ", ".join(action.value for action in disabled)
         notices.warn("config.actions", f"the snapshot leaves out {names}: disabled here, too")

@@ -32,8 +32,10 @@ HONOURED: Rules = {
 """Fields below ``usageDBConfig`` that are used."""
 
 _UNITS_S = {"y": 365 * 86_400.0, "w": 604_800.0, "d": 86_400.0, "h": 3600.0, "m": 60.0, "s": 1.0, "ms": 0.001}
-_DURATION = re.compile("".join(rf"(?:(\d{{1,9}}){unit})?" for unit in _UNITS_S))
-_DURATION_CURE = 'Write a duration as Prometheus does: "1w", "1d12h", "10m"'
+_DURATION = re.compile("".join(rf"(?:(\d{{1,9}}(?:\.\d{{1,9}})?){unit})?" for unit in _UNITS_S))
+"""As Prometheus writes them, and as Go does: KAI reads the window so, and the others so."""
+
+_DURATION_CURE = 'Write a duration as Prometheus does, "1w", "1d12h", "10m", or as Go does, "1.5h"'
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,14 +53,14 @@ class UsageStore:
     wait_s
         For how long nothing is decided before its first answer.
     timeout_s
-        How long a question may take.
+        How long all answers together may take.
     allocated, capacity
         Expressions for CPU in cores, memory in bytes, and GPUs: by the label ``queue_name``, and of the cluster.
     stated_in
         The object or setting that names it, for notices.
     """
 
-    url: str = ""
+    url: str = field(default="", repr=False)
     url_variable: str = ""
     params: UsageParams = field(default_factory=UsageParams)
     interval_s: float = 60.0
@@ -90,6 +92,11 @@ def place_of(url: str) -> str:
         raise InputError("is no address of a Prometheus", cure="Write http://HOST:PORT or https://HOST:PORT")
     host = f"[{parts.hostname}]" if ":" in parts.hostname else parts.hostname
     return f"{parts.scheme}://{host}" + (f":{port}" if port is not None else "")
+
+
+def without_login(url: str) -> str:
+    """An address without user and password."""
+    return re.sub("//.*@", "//", url)
 
 
 def store_of_config(raw: Raw) -> str:
@@ -160,7 +167,7 @@ def _metrics(extra: Raw, kind: str, usual: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def _duration_s(raw: Raw, usual_s: float, *, positive: bool = False) -> float:
-    """Seconds of a duration of Prometheus, which knows days and weeks; ``usual_s`` where there is none."""
+    """Seconds of a duration of Prometheus or Go; ``usual_s`` where there is none."""
     if not raw:
         return usual_s
     text = raw.text()
@@ -168,7 +175,7 @@ def _duration_s(raw: Raw, usual_s: float, *, positive: bool = False) -> float:
     if found is None and text != "0":
         raise InputError(f"{shown(text)} is no duration", field=raw.path, cure=_DURATION_CURE)
     parts = found.groups() if found is not None else ()
-    seconds = sum(int(part) * unit_s for part, unit_s in zip(parts, _UNITS_S.values(), strict=False) if part)
+    seconds = sum(float(part) * unit_s for part, unit_s in zip(parts, _UNITS_S.values(), strict=False) if part)
     if positive and seconds <= 0:
         raise InputError("is not above zero", field=raw.path, cure=_DURATION_CURE)
     return seconds

@@ -25,6 +25,7 @@ from kai_solver.domain import (
     Notice,
     Pending,
     Plan,
+    Policy,
     Proof,
     Reason,
     Snapshot,
@@ -38,9 +39,16 @@ from kai_solver.instances_io.importers import Loaded
 from kai_solver.units import ResourceSchema
 
 
-def summary(plan: Plan, *, full: bool = False, timing: bool = False, notices: tuple[Notice, ...] = ()) -> str:
+def summary(
+    plan: Plan,
+    *,
+    full: bool = False,
+    timing: bool = False,
+    notices: tuple[Notice, ...] = (),
+    policy: Policy | None = None,
+) -> str:
     gangs = tuple(Gang("ns", f"g{i:03}", "queue-a" if i % 2 else "queue-b", flat_gang(1)) for i in range(100))
-    snapshot = Snapshot(0.0, ResourceSchema(), (), (), gangs, notices=notices)
+    snapshot = Snapshot(0.0, ResourceSchema(), (), (), gangs, policy=policy or Policy(), notices=notices)
     request = Request(Path("dir/cluster.yaml"), Loaded(snapshot, "native"), SolverModel("m"), 2.0)
     console = Console(file=io.StringIO(), width=400, markup=False, highlight=False)
     print_summary(request, plan, full=full, timing=timing, console=console)
@@ -54,6 +62,11 @@ def binds(count: int) -> tuple[Bind, ...]:
 
 def test_an_instance_without_a_name_is_called_by_its_file() -> None:
     assert summary(Plan()).startswith("cluster.yaml: 0 nodes")
+
+
+def test_actions_that_the_policy_disables_are_not_named() -> None:
+    text = summary(Plan(), policy=Policy(disabled_actions=frozenset(Action) - {Action.ALLOCATE, Action.RECLAIM}))
+    assert "budget 2 s; allocate, reclaim\n" in text
 
 
 def test_a_short_plan_names_every_gang() -> None:

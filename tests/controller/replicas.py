@@ -56,14 +56,12 @@ def pod(
     scheduler: str = "kai-scheduler",
     namespace: str = "n",
     gpus: int = 1,
-    queue: str = "q",
-    **labels: str,
+    labels: dict[str, str] | None = None,
 ) -> None:
     limits = {"nvidia.com/gpu": str(gpus)}
     spec = {"schedulerName": scheduler, "containers": [{"name": "c", "resources": {"limits": limits}}]}
-    api.create(
-        PODS, namespace, {"metadata": {"name": name, "labels": {"kai.scheduler/queue": queue, **labels}}, "spec": spec}
-    )
+    named = {"kai.scheduler/queue": "q"} | (labels or {})
+    api.create(PODS, namespace, {"metadata": {"name": name, "labels": named}, "spec": spec})
 
 
 def bound(api: MemoryApi) -> set[str]:

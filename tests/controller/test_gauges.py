@@ -255,6 +255,14 @@ def test_only_rungs_of_the_model_are_acted_on() -> None:
     assert acted(metrics) == {"allocate": 1, "reclaim": 1}
 
 
+def test_actions_that_the_policy_disables_are_not_acted_on() -> None:
+    metrics = Metrics()
+    found = cycle((gang(PodStatus.PENDING),), pending=(Pending("n/g", Reason.OVER_LIMIT, "", Proof("proven")),))
+    policy = replace(found.snapshot.policy, disabled_actions=frozenset({Action.CONSOLIDATION, Action.PREEMPT}))
+    MetricReporter(metrics).cycle(replace(found, snapshot=replace(found.snapshot, policy=policy)))
+    assert acted(metrics) == {"allocate": 1, "reclaim": 1}
+
+
 def test_evicted_gangs_are_not_shown_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(reporters, "_EVICTED", 2)
     metrics = Metrics()

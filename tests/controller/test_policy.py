@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from kai_solver.cluster.assumed import Assumed
 from kai_solver.cluster.memory import MemoryApi
 from kai_solver.cluster.resources import (
     CONFIG_MAPS,
@@ -21,16 +22,17 @@ from kai_solver.cluster.resources import (
     Resource,
 )
 from kai_solver.cluster.store import Store
+from kai_solver.cluster.view import View
 from kai_solver.controller.app import Controller
 from kai_solver.controller.policy import ClusterPolicy
 from kai_solver.controller.reporting import noticed
 from kai_solver.controller.settings import ControllerSettings
 from kai_solver.controller.wiring import kube_settings
-from kai_solver.domain import Policy
+from kai_solver.domain import Notice, Policy
 from kai_solver.kubeobjects import KubeSettings
 from kai_solver.kubeobjects.usagedb import ALLOCATED, CAPACITY, UsageStore
 from tests.controller.replicas import bound, cluster, pod, running, until
-from tests.support.prometheus import Prometheus, serving
+from tests.support.prometheus import Prometheus, Series, serving
 
 
 class Book:
@@ -266,7 +268,7 @@ def test_an_action_that_the_shard_disables_does_not_run() -> None:
     with running(api):
         pod(api, "low", gpus=8)
         until(lambda: bound(api) == {"low"})
-        pod(api, "high", gpus=8, priorityClassName="urgent")
+        pod(api, "high", gpus=8, labels={"priorityClassName": "urgent"})
         until(lambda: bool(api.get(PODS, "n", "high").get("status", {}).get("conditions")))
         assert "deletionTimestamp" not in api.get(PODS, "n", "low")["metadata"]
         api.patch(SCHEDULING_SHARDS, "", "default", {"spec": {"actions": {"preempt": {"enabled": True}}}})
@@ -280,10 +282,10 @@ def test_past_usage_of_the_prometheus_of_the_shard_decides_between_queues() -> N
         resources = dict.fromkeys(("cpu", "memory", "gpu"), amounts)
         api.create(QUEUES, "", {"metadata": {"name": name}, "spec": {"resources": resources}})
         for number in range(8):
-            pod(api, f"{name}-{number}", queue=name)
+            pod(api, f"{name}-{number}", labels={"kai.scheduler/queue": name})
     allocatable = {"cpu": "64", "memory": "256Gi", "nvidia.com/gpu": "8", "pods": "100"}
     used = {ALLOCATED[2]: {"heavy": 7.2, "light": 0.8}, CAPACITY[2]: {"": 8.0}}
-    samples = {
+    samples: dict[str, Series] = {
         metric: {queue: [(time.time() - 200.0, held)] for queue, held in of.items()} for metric, of in used.items()
     }
     with serving(Prometheus(samples)) as prometheus:
@@ -306,6 +308,19 @@ def test_a_store_of_the_settings_counts_before_that_of_the_shard() -> None:
     assert "settings.past_usage http://ours:9090 counts, not http://theirs:9090" in text
     assert "secret" not in text
     assert Book().shard(usageDBConfig=stated).past_usage == UsageStore("http://user:secret@theirs:9090")
+
+
+def test_a_password_has_no_place_in_the_settings() -> None:
+    with pytest.raises(ValueError, match=r"url has a user or a password\. Name an environment variable: url_variable"):
+        Book(past_usage={"url": "https://me:secret@store"})
+
+
+def test_all_that_is_to_be_said_of_a_shard_is_one_notice() -> None:
+    book = Book()
+    book.shard(actions={"preempt": {"enabled": False}})
+    more = Notice("warning", "SchedulingShard default", "past usage is old")
+    view = View(book.store, Assumed(), settings=book.policy, notices=lambda: (more,))
+    assert [notice.text for notice in view.snapshot(0.0).notices] == ["disables preempt, as in KAI. past usage is old"]
 
 
 def test_a_new_policy_is_worth_a_cycle() -> None:

@@ -454,6 +454,16 @@ def test_egress_to_prometheus_is_added_to_that_to_the_api_server(render: Render)
     assert other == rule
 
 
+def test_authorities_are_those_that_python_trusts(render: Render) -> None:
+    (deployment,) = kind(render(authorities='"roots"'), "Deployment")
+    pod = deployment["spec"]["template"]["spec"]
+    (container,) = pod["containers"]
+    (folder,) = (mount["mountPath"] for mount in container["volumeMounts"] if mount["name"] == "authorities")
+    assert {"name": "authorities", "configMap": {"name": "roots"}} in pod["volumes"]
+    assert {"name": "SSL_CERT_FILE", "value": f"{folder}/ca.crt"} in container["env"]
+    assert {"name": "OMP_NUM_THREADS", "value": "1"} in container["env"]
+
+
 # -- values ------------------------------------------------------------------------------------------------------------
 
 

@@ -27,8 +27,8 @@ SERVED_BY: dict[Action, Snapshot] = {
 
 
 def done(plan: Plan) -> set[str]:
-    moved = {entry.gang for entry in plan.moves}
-    return {entry.gang for entry in plan.binds} | {entry.gang for entry in plan.evictions} | moved
+    binds, evictions, moves = ({entry.gang for entry in part} for part in (plan.binds, plan.evictions, plan.moves))
+    return binds | evictions | moves
 
 
 def without(snapshot: Snapshot, *actions: Action) -> Snapshot:

@@ -156,6 +156,23 @@ def test_actions_that_a_snapshot_leaves_out_are_disabled() -> None:
     assert told == ["the snapshot leaves out consolidation, preempt, stalegangeviction: disabled here, too"]
 
 
+def test_with_all_actions_disabled_an_export_leaves_out_all() -> None:
+    policy = replace(Policy(), disabled_actions=frozenset(Action))
+    _, read, _ = load_kai_snapshot(unzipped(export_kai_snapshot(RawObjects(), KubeSettings(policy=policy))))
+    assert read.policy.disabled_actions == set(Action)
+
+
+def test_an_export_has_no_password_of_a_prometheus() -> None:
+    shard = {"kind": "SchedulingShard", "spec": {"usageDBConfig": {"connectionString": "https://me:se@cret@h:1/p"}}}
+    config = {"kind": "Config", "spec": {"prometheus": {"externalPrometheusUrl": "http://me:secret@h"}, "x": 1}}
+    other = unzipped(export_kai_snapshot(RawObjects(other=(shard, config, {"kind": "Job"}))))["rawObjects"]["other"]
+    assert other[0]["spec"] == {"usageDBConfig": {"connectionString": "https://h:1/p"}}
+    assert other[1:] == [
+        {"kind": "Config", "spec": {"prometheus": {"externalPrometheusUrl": "http://h"}, "x": 1}},
+        {"kind": "Job"},
+    ]
+
+
 @pytest.mark.parametrize("document", [None, [], {}, {"rawObjects": []}, {"rawObjects": {"pods": 3}}, "text"])
 def test_what_is_no_snapshot_is_refused_with_the_field(document: object) -> None:
     with pytest.raises(InputError) as caught:

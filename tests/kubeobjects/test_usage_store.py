@@ -46,7 +46,7 @@ def test_everything_that_can_be_stated() -> None:
         "windowType": "tumbling",
         "tumblingWindowStartTime": "2026-11-02T00:00:00Z",
         "fetchInterval": "30s",
-        "stalenessPeriod": "1h30m",
+        "stalenessPeriod": "1.5h",
         "waitTimeout": "500ms",
         "extraParams": {"usageQueryTimeout": "5s", "queryResolution": "2m", "gpuAllocationMetric": "gpus"},
     }
@@ -60,6 +60,10 @@ def test_everything_that_can_be_stated() -> None:
         timeout_s=5.0,
         allocated=(*ALLOCATED[:2], "gpus"),
     )
+
+
+def test_an_address_is_not_in_what_is_printed_of_a_store() -> None:
+    assert "secret" not in repr(UsageStore("http://me:secret@h")) + str(UsageStore("http://me:secret@h"))
 
 
 def test_extra_parameters_stand_where_kais_documentation_has_them_too() -> None:

@@ -4,7 +4,7 @@ import json
 import re
 import threading
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from urllib.parse import parse_qs
@@ -25,13 +25,17 @@ Series = Mapping[str, list[tuple[float, float]]]
 class Prometheus:
     """Its samples by metric, and what it was asked.
 
-    ``answer``: what it answers instead, with that status.
+    ``answer``: what it answers instead, with that status and ``encoding``; ``wait_s`` before every answer, ``pause_s``
+    after each of its bytes.
     """
 
-    samples: Mapping[str, Series] = field(default_factory=dict)
+    samples: dict[str, Series] = field(default_factory=dict)
     asked: list[str] = field(default_factory=list)
     logins: list[str] = field(default_factory=list)
     answer: tuple[int, bytes] | None = None
+    encoding: str = ""
+    wait_s: float = 0.0
+    pause_s: float = 0.0
     url: str = ""
 
     def evaluate(self, question: str, now_s: float) -> list[dict[str, object]]:
@@ -59,6 +63,8 @@ class Prometheus:
 def serving(prometheus: Prometheus) -> Iterator[Prometheus]:
     """Serve it on a free port of this machine, at ``prometheus.url``."""
 
+    over = threading.Event()
+
     class Handler(BaseHTTPRequestHandler):
         def do_POST(self) -> None:
             body = self.rfile.read(int(self.headers["Content-Length"])).decode()
@@ -72,10 +78,19 @@ def serving(prometheus: Prometheus) -> Iterator[Prometheus]:
             else:
                 data = {"resultType": "vector", "result": prometheus.evaluate(question, float(now))}
                 status, content = 200, json.dumps({"status": "success", "data": data}).encode()
+            over.wait(prometheus.wait_s)
             self.send_response(status)
             self.send_header("Content-Length", str(len(content)))
+            if prometheus.encoding:
+                self.send_header("Content-Encoding", prometheus.encoding)
             self.end_headers()
-            self.wfile.write(content)
+            for part in (content,) if not prometheus.pause_s else (content[at : at + 1] for at in range(len(content))):
+                self.wfile.write(part)
+                over.wait(prometheus.pause_s)
+
+        def handle(self) -> None:
+            with suppress(ConnectionError):  # the client has given up
+                super().handle()
 
         def log_message(self, *_: object) -> None:
             """Nothing."""
@@ -87,6 +102,7 @@ def serving(prometheus: Prometheus) -> Iterator[Prometheus]:
     try:
         yield prometheus
     finally:
+        over.set()
         server.shutdown()
         server.server_close()
         thread.join()

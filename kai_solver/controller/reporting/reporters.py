@@ -129,7 +129,7 @@ class MetricReporter:
     pool
         Name of the node pool.
     actions
-        What is tried for a gang, in turn.
+        What is tried for a gang, in turn, unless the policy disables it.
     fresh
         Of a dry run: gangs of which the decision is new in this cycle, as nothing is carried out and each cycle decides
         the same again. Counters count these; without it every gang counts in every cycle.
@@ -241,7 +241,7 @@ class MetricReporter:
         for pending in plan.pending:
             if pending.gang not in cycle.busy and pending.reason not in _NO_TURN:
                 last[pending.gang] = Action.ALLOCATE if pending.reason is Reason.PREEMPTION_DELAY else Action.PREEMPT
-        for action in self._actions():
+        for action in cycle.snapshot.policy.enabled(self._actions()):
             turns = sum(ACTIONS.index(action) <= ACTIONS.index(last[gang]) for gang in last if gang in counted)
             self._metrics.acted_on.labels(action.value).inc(turns)
         stale = {entry.gang for entry in plan.evictions if entry.reason == "stale" and entry.gang in counted}

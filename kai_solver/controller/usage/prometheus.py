@@ -6,8 +6,9 @@ series counts: after a restart of what exports them there is one for each instan
 Source: docs/kai-behaviour.md#usage; the HTTP API of Prometheus.
 """
 
-import math
+import base64
 import os
+import time
 from dataclasses import dataclass
 from typing import Any, Literal
 from urllib.parse import unquote, urlsplit
@@ -24,6 +25,9 @@ from kai_solver.kubeobjects.usagedb import UsageStore, place_of
 QUEUE = "queue_name"
 LARGEST_ANSWER = 32 * 1024 * 1024
 """Bytes; 200,000 queues have less."""
+
+LARGEST_AMOUNT, LARGEST_SHARE = 1e30, 1e6
+"""What is more is no amount, and no share of a cluster."""
 
 NAMES = ("CPU", "memory", "GPUs")
 
@@ -59,7 +63,7 @@ class Usage:
     used
         (N, 3): CPU in cores, memory in bytes, GPUs, by moment of the window.
     capacity
-        (3,) of the cluster, in the same units; 0 where it is unknown.
+        (3,) of the cluster, in the same units; 0 where no queue used anything and it is unknown.
     """
 
     queues: tuple[str, ...]
@@ -86,7 +90,8 @@ def ask(store: UsageStore, now_s: float) -> Usage:
     Raises
     ------
     UsageError
-        It does not answer, or not as Prometheus does.
+        It does not answer in time, or not as Prometheus does, or does not know the capacity of what queues used: then
+        usage is no share of anything, and KAI's scheduler has none either.
     """
     server = _Server(_address(store), store.timeout_s)
     of_queues, of_cluster = questions(store, now_s)
@@ -99,13 +104,16 @@ def ask(store: UsageStore, now_s: float) -> Usage:
             if sample.metric.get(QUEUE):
                 used[place[sample.metric[QUEUE]], resource] += _amount(sample)
     capacity = np.array([sum(map(_amount, server.vector(question, now_s))) for question in of_cluster], dtype=float)
+    for name, metric, amounts, most in zip(NAMES, store.capacity, used.T, capacity * LARGEST_SHARE, strict=True):
+        if (amounts > most).any():
+            raise UsageError(f"queues used {name}, but of {metric} there is nothing, or next to nothing")
     return Usage(queues, used, capacity)
 
 
 def _amount(sample: _Sample) -> float:
-    """No number and less than nothing count as nothing: a quota that has no end is written so."""
+    """No number, less than nothing and more than there can be count as nothing."""
     value = sample.value[1]
-    return value if math.isfinite(value) and value > 0 else 0.0
+    return value if 0 < value < LARGEST_AMOUNT else 0.0
 
 
 def _address(store: UsageStore) -> str:
@@ -121,25 +129,34 @@ def _address(store: UsageStore) -> str:
 
 
 class _Server:
-    """A Prometheus server; user and password of its address are sent, and never shown."""
+    """A Prometheus server, for as long as all answers may take; its user and password are sent, and never shown."""
 
     def __init__(self, url: str, timeout_s: float) -> None:
         parts = urlsplit(url)
         self._place = place_of(url)
         self._url = f"{self._place}{parts.path.rstrip('/')}/api/v1/query"
-        login = f"{unquote(parts.username or '')}:{unquote(parts.password or '')}" if parts.username else None
-        self._headers = urllib3.util.make_headers(basic_auth=login, accept_encoding=True)
+        self._headers = dict(urllib3.util.make_headers(accept_encoding=True))
+        if parts.username or parts.password:
+            login = f"{unquote(parts.username or '')}:{unquote(parts.password or '')}"
+            self._headers["Authorization"] = f"Basic {base64.b64encode(login.encode()).decode()}"
         self._timeout_s = timeout_s
-        self._pool = urllib3.PoolManager(1, timeout=urllib3.Timeout(timeout_s), retries=False)
+        self._end_s = time.monotonic() + timeout_s
+        self._pool = urllib3.PoolManager(1, retries=False)
 
     def vector(self, question: str, now_s: float) -> list[_Sample]:
-        fields = {"query": question, "time": f"{now_s:.3f}", "timeout": f"{max(1, round(self._timeout_s))}s"}
+        left_s = self._left_s()
+        fields = {"query": question, "time": f"{now_s:.3f}", "timeout": f"{max(1, round(left_s))}s"}
         try:
-            answer = self._pool.request(
-                "POST", self._url, fields=fields, headers=self._headers, encode_multipart=False, preload_content=False
-            )
-            with answer:
-                body = answer.read(LARGEST_ANSWER + 1, decode_content=True)
+            with self._pool.request(
+                "POST",
+                self._url,
+                fields=fields,
+                headers=self._headers,
+                encode_multipart=False,
+                preload_content=False,
+                timeout=urllib3.Timeout(left_s),
+            ) as answer:
+                body = self._read(answer)
         except (urllib3.exceptions.HTTPError, OSError) as error:
             raise UsageError(f"{self._place} does not answer: {printable(str(error))[:200]}") from None
         if len(body) > LARGEST_ANSWER:
@@ -154,3 +171,17 @@ class _Server:
             raise UsageError(
                 f"{self._place} answers with status {answer.status} and {text}, not as Prometheus does"
             ) from None
+
+    def _read(self, answer: urllib3.BaseHTTPResponse) -> bytes:
+        """The body, as it comes: one that comes in drops is given up in time."""
+        body = bytearray()
+        while len(body) <= LARGEST_ANSWER and (part := answer.read1(65_536, decode_content=True)):
+            body += part
+            self._left_s()
+        return bytes(body)
+
+    def _left_s(self) -> float:
+        left_s = self._end_s - time.monotonic()
+        if left_s <= 0:
+            raise UsageError(f"{self._place} takes more than {self._timeout_s:g} s to answer")
+        return left_s

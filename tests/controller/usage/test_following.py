@@ -2,8 +2,6 @@
 
 from typing import Any
 
-import pytest
-
 from kai_solver.controller.usage import PastUsage
 from kai_solver.fairness import UsageParams
 from kai_solver.kubeobjects.names import OWN_USAGE
@@ -115,12 +113,48 @@ def test_another_store_is_followed_and_none_leaves_nothing() -> None:
         assert world.past.notices() == ()
 
 
-@pytest.mark.parametrize("metric", [CAPACITY[2]])
-def test_a_capacity_that_is_missing_is_told(metric: str) -> None:
-    prometheus = half_of_the_gpus()
-    prometheus.samples = {name: series for name, series in prometheus.samples.items() if name != metric}
-    with serving(prometheus):
+def test_without_the_capacity_of_what_was_used_the_last_answer_counts() -> None:
+    with serving(half_of_the_gpus()) as prometheus:
+        world = World(prometheus.url)
+        whole = prometheus.samples.pop(CAPACITY[2])
+        world.past.look()
+        assert not world.is_settled()
+        assert world.usage() == {}
+        (text,) = world.told()
+        assert (
+            f"there is no past usage yet, so fair shares are without it: queues used GPUs, but of {CAPACITY[2]}" in text
+        )
+        prometheus.samples[CAPACITY[2]] = whole
+        world.now_s += 60.0
+        world.past.look()
+        del prometheus.samples[CAPACITY[2]]
+        world.now_s += 60.0
+        world.past.look()
+        assert world.usage()["a"] == "0.0,0.0,0.5"
+
+
+def test_metrics_without_any_queue_are_told() -> None:
+    with serving(Prometheus()) as prometheus:
         world = World(prometheus.url)
         world.past.look()
-    (text,) = world.told()
-    assert text == f"Prometheus has no {metric}: past usage of GPUs is divided by 1, as in KAI"
+    assert world.is_settled()
+    assert world.told() == [f"Prometheus has no {', '.join(ALLOCATED)} of any queue: past usage counts as none"]
+
+
+def test_decisions_do_not_wait_for_a_question_to_an_earlier_store() -> None:
+    with serving(half_of_the_gpus()) as prometheus:
+        world = World(prometheus.url)
+        world.past.look()
+        world.store = UsageStore("http://another", params=UsageParams(size_s=3600.0))
+        assert not world.is_settled()
+        assert world.seen() is world.queues, "what the earlier one said does not count"
+        world.now_s += 60.0
+        assert world.is_settled()
+
+
+def test_a_replica_that_did_not_lead_has_waited_already() -> None:
+    world = World("http://127.0.0.1:9")
+    world.past.look()
+    world.now_s += 60.0
+    world.past.look()
+    assert world.is_settled()

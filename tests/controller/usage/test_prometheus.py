@@ -1,5 +1,7 @@
 """What Prometheus answers is what the samples say, and an answer of another kind is an error that says why."""
 
+import base64
+import gzip
 import json
 import random
 import socket
@@ -10,7 +12,7 @@ import pytest
 from kai_solver.controller.usage import UsageError, ask, questions
 from kai_solver.fairness import UsageHistory, UsageParams, past_usage, usage_shares
 from kai_solver.kubeobjects.usagedb import ALLOCATED, CAPACITY, UsageStore
-from tests.support.prometheus import LOOKBACK_S, Prometheus, serving
+from tests.support.prometheus import LOOKBACK_S, Prometheus, Series, serving
 
 NOW_S = 1_700_000_123.0
 QUEUES = ("a", "b", "team")
@@ -26,7 +28,7 @@ def drawn(dice: random.Random) -> UsageHistory:
 
 
 def stored(history: UsageHistory) -> Prometheus:
-    samples = {}
+    samples: dict[str, Series] = {}
     for resource, (metric, capacity) in enumerate(zip(ALLOCATED, CAPACITY, strict=True)):
         unit = UNITS[resource]
         times = history.time_s.tolist()
@@ -79,6 +81,14 @@ def test_user_and_password_are_sent_and_not_shown(monkeypatch: pytest.MonkeyPatc
     assert "not as Prometheus does" in str(caught.value)
 
 
+def test_a_password_may_have_any_characters(monkeypatch: pytest.MonkeyPatch) -> None:
+    with serving(Prometheus(answer=(200, b"nonsense"))) as prometheus:
+        monkeypatch.setenv("STORE", prometheus.url.replace("http://", "http://:p%C3%A4%E2%82%AC@"))
+        with pytest.raises(UsageError, match="not as Prometheus does"):
+            ask(UsageStore(url_variable="STORE"), NOW_S)
+    assert prometheus.logins == [f"Basic {base64.b64encode(':pä€'.encode()).decode()}"]
+
+
 REFUSED = json.dumps({"status": "error", "errorType": "bad_data", "error": "parse error"}).encode()
 MATRIX = json.dumps({"status": "success", "data": {"resultType": "matrix", "result": []}}).encode()
 
@@ -108,6 +118,22 @@ def test_a_server_that_is_silent_or_absent_is_given_up_on() -> None:
         ask(UsageStore(f"http://127.0.0.1:{port}", timeout_s=1.0), NOW_S)
 
 
+def test_an_answer_that_comes_in_drops_is_given_up_on() -> None:
+    slow = Prometheus(answer=(200, b" " * 100), pause_s=0.1)
+    with serving(slow), pytest.raises(UsageError, match=r"takes more than 0\.5 s to answer"):
+        ask(UsageStore(slow.url, timeout_s=0.5), NOW_S)
+    assert len(slow.asked) == 1
+
+
+def test_the_timeout_is_for_all_questions() -> None:
+    history = drawn(random.Random(1))
+    with serving(stored(history)) as prometheus:
+        prometheus.wait_s = 0.3
+        with pytest.raises(UsageError):
+            ask(UsageStore(prometheus.url, timeout_s=1.0), NOW_S)
+    assert len(prometheus.asked) < 6
+
+
 @pytest.mark.parametrize(("value", "why"), [("", "is not set"), ("ftp://h", "no address of a Prometheus")])
 def test_an_address_of_the_environment_that_is_none(monkeypatch: pytest.MonkeyPatch, value: str, why: str) -> None:
     monkeypatch.setenv("STORE", value)
@@ -116,10 +142,25 @@ def test_an_address_of_the_environment_that_is_none(monkeypatch: pytest.MonkeyPa
 
 
 def test_what_is_no_amount_counts_as_nothing() -> None:
-    result = [{"metric": {"queue_name": "a"}, "value": [0, text]} for text in ("NaN", "+Inf", "-1")]
+    texts = ("NaN", "+Inf", "-1", "1.7e308", "1.7e308")
+    result = [{"metric": {"queue_name": "a"}, "value": [0, text]} for text in texts]
     result += [{"metric": {"queue_name": "a"}, "value": [0, "3"]}, {"metric": {}, "value": [0, "7"]}]
     body = json.dumps({"status": "success", "data": {"resultType": "vector", "result": result}}).encode()
     with serving(Prometheus(answer=(200, body))) as prometheus:
         usage = ask(UsageStore(prometheus.url), NOW_S)
     assert usage.queues == ("a",)
     assert usage.used.tolist() == [[3.0, 3.0, 3.0]]
+
+
+@pytest.mark.parametrize("capacity", [0.0, 1e-300])
+def test_usage_without_capacity_is_no_share(capacity: float) -> None:
+    history = UsageHistory(np.array([NOW_S - 60.0]), ("a",), np.full((1, 1, 3), 4.0), np.full((1, 3), capacity))
+    with serving(stored(history)) as prometheus, pytest.raises(UsageError, match="queues used CPU, but of sum"):
+        ask(UsageStore(prometheus.url), NOW_S)
+
+
+def test_compressed_answers_are_read() -> None:
+    result = [{"metric": {"queue_name": f"queue-{n}"}, "value": [0, "3"]} for n in range(2_000)]
+    body = json.dumps({"status": "success", "data": {"resultType": "vector", "result": result}}).encode()
+    with serving(Prometheus(answer=(200, gzip.compress(body)), encoding="gzip")) as prometheus:
+        assert len(ask(UsageStore(prometheus.url), NOW_S).queues) == 2_000
