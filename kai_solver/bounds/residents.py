@@ -26,16 +26,14 @@ class Residents:
 
     def __init__(self, problem: Problem) -> None:
         self.problem = problem
-        gangs = problem.gangs
-        active = np.array([pod for g in gangs for leaf in g.leaves for pod in leaf.active], dtype=np.int64)
+        gangs = problem.gang_columns
+        active, _ = gangs.active_pods
         origin = problem.columns.node[active]
         self.pods: IntArray = active[origin >= 0]
         self.node: IntArray = origin[origin >= 0]
         self.owner: IntArray = problem.columns.gang[self.pods]
-        self.queue = np.array([g.queue for g in gangs], dtype=np.int64)
-        self.priority = np.array([g.gang.priority for g in gangs], dtype=np.int64)
-        self.preemptible = np.array([g.gang.preemptible for g in gangs], dtype=np.bool_)
-        self.runs: BoolArray = np.bincount(self.owner, minlength=len(gangs)) > 0
+        self.queue, self.priority, self.preemptible = gangs.queue, gangs.priority, gangs.preemptible
+        self.runs: BoolArray = np.bincount(self.owner, minlength=len(self.queue)) > 0
         self._lifts: dict[tuple[bytes, bytes], Relaxed] = {}
 
     @cached_property

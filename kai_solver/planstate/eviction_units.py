@@ -11,7 +11,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kai_solver.domain import MovesSpec
-from kai_solver.planstate.allocation_units import is_flat
 from kai_solver.planstate.state import State
 from kai_solver.problem import GangShape, Leaf, Problem, TreeNode
 from kai_solver.problem.charges import Charge, sum_of
@@ -110,7 +109,7 @@ def _steps(state: State, gang: GangShape) -> list[tuple[tuple[int, ...], bool]]:
     places = state.places
     active = [[p for p in pods if p not in places] if places else pods for pods in state.gangs[gang.index].active]
     steps: list[tuple[int, ...]]
-    if is_flat(gang):  # Most gangs; no walk.
+    if gang.is_flat:  # Most gangs; no walk.
         pods = tuple(active[0])
         if len(pods) <= gang.leaves[0].min_member:
             return [(pods, True)] if pods else []

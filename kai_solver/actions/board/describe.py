@@ -37,7 +37,7 @@ from kai_solver.actions.board.room import POINT, forget, note
 from kai_solver.actions.board.victims import list_moved
 from kai_solver.actions.gang_order import gang_key
 from kai_solver.errors import InternalError
-from kai_solver.planstate.allocation_units import AllocationUnits, GangUnits, is_flat
+from kai_solver.planstate.allocation_units import AllocationUnits, GangUnits
 from kai_solver.planstate.eligibility import least_milli
 from kai_solver.planstate.eviction_units import charge_of
 from kai_solver.planstate.state import Place, State
@@ -557,7 +557,7 @@ class Board:
 
     def _level_of(self, gang: GangShape) -> int | None:
         """Row of the level of which one domain holds all pods of a gang that runs; None where arrays cannot say it."""
-        is_sayable = len(gang.leaves) == 1 and gang.family < 0 and is_flat(gang)
+        is_sayable = len(gang.leaves) == 1 and gang.family < 0 and gang.is_flat
         return self.plainness.level(gang) if is_sayable and not self.plainness.prefers_domains(gang) else None
 
     def _is_among(self, pods: IntArray, marked: Collection[int]) -> BoolArray:
