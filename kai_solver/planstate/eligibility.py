@@ -251,7 +251,7 @@ def was_counted(outcome: Outcome, leaf: int) -> bool:
     return not outcome.losing.isdisjoint(outcome.state.problem.queues.path[leaf])
 
 
-def victim_parts(state: State, units: list[Unit]) -> list[Charge]:
+def victim_parts(state: State, units: Sequence[Unit]) -> list[Charge]:
     """What is tested together when ``units`` of one gang go: surplus pod by pod, then the core in one piece.
 
     KAI (``splitVictimTasks``) calls core the first ``min_member`` victims of each podset in the order of eviction,

@@ -81,7 +81,7 @@ class GangColumns:
         self._pod_node = pod_node
 
     @cached_property
-    def age_s(self) -> FloatArray:
+    def start_s(self) -> FloatArray:
         """(G,) when each gang started; where it never did, when it was created."""
         found: FloatArray = np.where(np.isnan(self.started_s), self.created_s, self.started_s)
         return found

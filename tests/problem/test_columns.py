@@ -40,8 +40,8 @@ def test_a_column_says_what_each_gang_says(seed: int) -> None:
     assert columns.stale == [i for i, gang in enumerate(gangs) if gang.stale_since_s is not None]
     assert columns.with_leaves == [shape.index for shape in shapes if len(shape.leaves) != 1]
     assert columns.has_families == any(shape.family >= 0 for shape in shapes)
-    ages_s = [gang.created_s if gang.last_start_s is None else gang.last_start_s for gang in gangs]
-    assert columns.age_s.tolist() == ages_s
+    starts_s = [gang.created_s if gang.last_start_s is None else gang.last_start_s for gang in gangs]
+    assert columns.start_s.tolist() == starts_s
     pods, owner = columns.active_pods
     assert list(zip(pods.tolist(), owner.tolist(), strict=True)) == [(p, s.index) for s in shapes for p in s.active]
     lies = [bool(shape.active) and all(nodes[pod] >= 0 for pod in shape.active) for shape in shapes]

@@ -350,7 +350,7 @@ def told(problem: Problem) -> dict[str, Any]:
 def columns_of(columns: GangColumns) -> dict[str, Any]:
     """All that columns say of gangs; times as texts, since no NaN is like another."""
     said = {name: value for name, value in vars(columns).items() if not name.startswith("_")}
-    said |= {"age_s": columns.age_s, "lies": columns.lies, "active_pods": columns.active_pods}
+    said |= {"start_s": columns.start_s, "lies": columns.lies, "active_pods": columns.active_pods}
     return {name: str(plain(value)) for name, value in said.items()}
 
 

@@ -502,9 +502,7 @@ class Board:
         shape = self._shape_rows(pods)
         is_uniform = np.maximum.reduceat(shape, starts) == np.minimum.reduceat(shape, starts)
         shape = np.where(is_uniform, shape[starts], NONE)
-        asked = [self._level_of(problem.gangs[unit.gang]) for unit in pool.units]
-        level = np.array([NONE if one is None else one for one in asked], dtype=np.int64)
-        may_go = np.array([one is not None for one in asked], dtype=np.bool_)
+        level, may_go = self._levels_of(pool.gang_of)
         movable = pool.may_move & ~pool.is_elastic & may_go & (shape != NONE)
         movable &= ~np.logical_or.reduceat(self._is_among(pods, problem.related), starts)
         base = ~(pool.is_elastic | np.logical_or.reduceat(self._is_among(pods, problem.ruled), starts))
@@ -518,7 +516,6 @@ class Board:
         key = rows.node * size + rows.unit  # Ascending.
         np.add.at(whole, np.searchsorted(key, shares[1] * size + shares[0]), 1)
         by_unit, by_queue = np.argsort(rows.unit, kind="stable"), np.argsort(pool.queue_of, kind="stable")
-        gangs = [problem.gangs[unit.gang].gang for unit in pool.units]
         own = len(rows.unit)
         more = np.repeat(np.arange(size, dtype=np.int64), sizes)
         width = problem.snapshot.schema.size
@@ -527,7 +524,7 @@ class Board:
             where=np.zeros(size, dtype=np.int64),
             cost=np.array(pool.cost, dtype=np.float64),
             queue=pool.queue_of,
-            priority=np.fromiter((gang.priority for gang in gangs), dtype=np.int64, count=size),
+            priority=problem.gang_columns.priority[pool.gang_of],
             charge=np.ascontiguousarray(pool.charges),
             movable=movable,
             shape=shape,
@@ -554,6 +551,16 @@ class Board:
         rows = np.array([self.plainness.shape(shape) for shape in shapes.tolist()], dtype=np.int64)
         found: IntArray = rows[at.reshape(-1)]
         return found
+
+    def _levels_of(self, gangs: IntArray) -> tuple[IntArray, BoolArray]:
+        """(K,) `_level_of` of ``gangs``, ascending, `NONE` where arrays cannot say it; (K,) whether they can."""
+        level, may_go = np.full(len(gangs), NONE, dtype=np.int64), np.ones(len(gangs), dtype=np.bool_)
+        columns = self.problem.gang_columns
+        is_plain = columns.is_flat & ~columns.is_bound  # As most: nothing is asked of domains.
+        for unit in np.flatnonzero(~is_plain[gangs]).tolist():
+            asked = self._level_of(self.problem.gangs[int(gangs[unit])])
+            level[unit], may_go[unit] = NONE if asked is None else asked, asked is not None
+        return level, may_go
 
     def _level_of(self, gang: GangShape) -> int | None:
         """Row of the level of which one domain holds all pods of a gang that runs; None where arrays cannot say it."""
