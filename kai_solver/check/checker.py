@@ -22,6 +22,7 @@ from kai_solver.check.optional import checks_of
 from kai_solver.check.placement import judge_placement
 from kai_solver.check.priority import judge_priority
 from kai_solver.check.ranks import judge_ranks
+from kai_solver.check.register import Register
 from kai_solver.check.scene import Scene, set_scene
 from kai_solver.check.shares import fair_shares
 from kai_solver.check.spacing import judge_spacing
@@ -34,7 +35,9 @@ from kai_solver.check.violation import Violation
 from kai_solver.domain import ACTIONS, Action, Plan, Snapshot
 
 
-def check_plan(snapshot: Snapshot, plan: Plan, *, actions: Sequence[Action] = ACTIONS) -> tuple[Violation, ...]:
+def check_plan(
+    snapshot: Snapshot, plan: Plan, *, actions: Sequence[Action] = ACTIONS, register: Register | None = None
+) -> tuple[Violation, ...]:
     """Judge ``plan`` against ``snapshot``; empty: it holds.
 
     Rules that need sound names are judged only where ``form`` and ``foreign`` hold, and the rights of victims
@@ -45,8 +48,10 @@ def check_plan(snapshot: Snapshot, plan: Plan, *, actions: Sequence[Action] = AC
     ----------
     actions
         Actions that the model may run.
+    register
+        What was read in earlier checks of the same cluster. The answer is the same.
     """
-    scene = set_scene(snapshot, plan)
+    scene = set_scene(snapshot, plan, register)
     tree = grow_tree(snapshot)
     malformed = tuple(judge_form(scene, tree))
     return malformed or tuple(_judge(scene, tree, actions))

@@ -36,8 +36,8 @@ def _lines(state: State, table: UnitTable) -> dict[int, IntArray]:
     # The pods of a gang that run when its unit leaves: those of the unit and of the units after it.
     ends = np.append(table.starts[first[1:]], len(table.pods))
     elastic = np.sign(ends[own] - table.starts - columns.minimum[table.gang])
-    step = np.arange(len(own)) - first[own]
-    order = np.lexsort((step, table.gang, by_name[own], -created_s[own], -elastic, priority[own], queue[own]))
+    # Where all that is equal, gangs come in their order, and units in theirs: the sort keeps it.
+    order = np.lexsort((by_name[own], -created_s[own], -elastic, priority[own], queue[own]))
     leaves, starts = np.unique(queue[own][order], return_index=True)
     return dict(zip(leaves.tolist(), np.split(order, starts[1:]), strict=True))
 

@@ -43,6 +43,10 @@ class GangShapes:
     def __iter__(self) -> Iterator[GangShape]:
         return map(self.__getitem__, range(len(self._made)))
 
+    def whatever_number(self, index: int) -> GangShape:
+        """The shape with its number and those of its pods in this cycle, or in an earlier one."""
+        return self._made[index] or self._rows[index].known_shape
+
     def _numbered(self, index: int) -> GangShape:
         index %= len(self._made)
         row = self._rows[index]

@@ -1,10 +1,10 @@
 """Which pods are there, came and left since the last cycle: gangs, and foreign pods all together."""
 
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from itertools import chain, repeat
 from operator import attrgetter
 
-from kai_solver.domain import Gang, Pod
+from kai_solver.domain import Gang, Pod, is_moving
 from kai_solver.problem.gang_facts import GangFacts
 from kai_solver.problem.kinds import Kinds
 from kai_solver.problem.rows import FOREIGN, NO_DEVICES, GangRow, Lodgers, gang_row
@@ -38,6 +38,7 @@ class KnownPods:
         self.facts = GangFacts()
         self._index: dict[str, int] = {}
         self._rows: dict[int, GangRow] = {}
+        self._moving: set[int] = set()
         self._foreign: tuple[Pod, ...] = ()
 
     def call(self, gangs: Sequence[Gang], foreign: tuple[Pod, ...], index: dict[str, int]) -> None:
@@ -59,6 +60,8 @@ class KnownPods:
             now[own] = row
         gone = [row for key, row in before.items() if key not in now]
         self._rows = now
+        self._moving = {own for own in self._moving if own in now}
+        self._moving.update(id(row.source) for row in come if any(map(is_moving, row.pods)))
         self._count(come, +1)
         self._count(gone, -1)
         for row in gone:
@@ -74,6 +77,10 @@ class KnownPods:
             origins = [index.get(pod.node, -1) for pod in pods]
             self.foreign = Lodgers(FOREIGN, pods, kinds.of(pods), origins, NO_DEVICES)
             self.come.append(self.foreign)
+
+    def still(self) -> Container[int]:
+        """Gangs, by identity, of which no pod leaves one node for another."""
+        return self._rows.keys() - self._moving if self._moving else self._rows
 
     def held_devices(self) -> dict[int, tuple[int, ...]]:
         """Devices held, by index of the pod."""

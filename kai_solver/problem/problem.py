@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from kai_solver.domain import Gang, Node, Pod, Policy, Snapshot, with_moves
+from kai_solver.domain import Gang, Node, Pod, Policy, Snapshot
 from kai_solver.fairness import QueueTree, ReclaimRight, allocatable_share, fair_share
 from kai_solver.leftover import Outlook
 from kai_solver.predicates import NodePredicates
@@ -172,7 +172,7 @@ def build_problem(snapshot: Snapshot, memo: Memo | None = None) -> Problem:
     What did not change since an earlier problem of the same cluster, which ``memo`` knows, is not worked out again.
     """
     memo = memo or Memo()
-    snapshot = memo.ruled(with_moves(snapshot))
+    snapshot = memo.ruled(memo.moved(snapshot))
     node_table, tree, kinds = memo.node_table(snapshot), memo.tree(snapshot), memo.kinds(snapshot)
     known_pods, occupancy = memo.tenants(snapshot, node_table, kinds)
     table = PodTable(snapshot, known_pods, kinds, node_table, tree)

@@ -36,6 +36,7 @@ from kai_solver.actions.board.arrays import (
 from kai_solver.actions.board.room import POINT, forget, note
 from kai_solver.actions.board.victims import list_moved
 from kai_solver.actions.gang_order import gang_key
+from kai_solver.domain import TopologyConstraint
 from kai_solver.errors import InternalError
 from kai_solver.planstate.allocation_units import AllocationUnits, GangUnits
 from kai_solver.planstate.eligibility import least_milli
@@ -553,19 +554,22 @@ class Board:
         return found
 
     def _levels_of(self, gangs: IntArray) -> tuple[IntArray, BoolArray]:
-        """(K,) `_level_of` of ``gangs``, ascending, `NONE` where arrays cannot say it; (K,) whether they can."""
+        """(K,) of the ``gangs`` of units, ascending: the row of the level of which one domain holds all pods; `NONE`
+        where there is none, or arrays cannot say it; (K,) whether they can.
+        """
         level, may_go = np.full(len(gangs), NONE, dtype=np.int64), np.ones(len(gangs), dtype=np.bool_)
-        columns = self.problem.gang_columns
+        columns, shapes = self.problem.gang_columns, self.problem.gangs
+        known: dict[tuple[TopologyConstraint | None, ...], int | None] = {}
         is_plain = columns.is_flat & ~columns.is_bound  # As most: nothing is asked of domains.
         for unit in np.flatnonzero(~is_plain[gangs]).tolist():
-            asked = self._level_of(self.problem.gangs[int(gangs[unit])])
-            level[unit], may_go[unit] = NONE if asked is None else asked, asked is not None
+            gang = shapes.whatever_number(int(gangs[unit]))
+            asked = gang.root.topology, gang.leaves[0].topology
+            is_sayable = gang.is_flat and gang.family < 0 and not self.plainness.prefers_domains(gang)
+            if is_sayable and asked not in known:
+                known[asked] = self.plainness.level(gang)
+            row = known[asked] if is_sayable else None
+            level[unit], may_go[unit] = NONE if row is None else row, row is not None
         return level, may_go
-
-    def _level_of(self, gang: GangShape) -> int | None:
-        """Row of the level of which one domain holds all pods of a gang that runs; None where arrays cannot say it."""
-        is_sayable = len(gang.leaves) == 1 and gang.family < 0 and gang.is_flat
-        return self.plainness.level(gang) if is_sayable and not self.plainness.prefers_domains(gang) else None
 
     def _is_among(self, pods: IntArray, marked: Collection[int]) -> BoolArray:
         """(K,) which of ``pods`` are ``marked``."""
