@@ -106,8 +106,9 @@ class DomainReasons:
         """The deepest domain that holds all allowed nodes of the tree, not below the preferred level."""
         members = self.tree.members if allowed is None else self.tree.members[allowed[self.tree.members]]
         common = ROOT
-        for level in range(len(self.tree.names)):
-            found = np.unique(self.tree.domain_of[level, members])
+        for level, names in enumerate(self.tree.names):
+            # Each domain of a tree has nodes.
+            found = np.arange(len(names)) if allowed is None else np.unique(self.tree.domain_of[level, members])
             if len(found) != 1:
                 break
             common = Domain(level, int(found[0]))
