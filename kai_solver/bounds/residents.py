@@ -105,10 +105,20 @@ class Residents:
             found = self._lifts[key] = self._lift(leaving, barred)
         return found
 
+    @cached_property
+    def _room(self) -> tuple[IntArray, IntArray]:
+        """(R, N) and (N, D) free once those that are leaving have left."""
+        return self.problem.room
+
+    @cached_property
+    def _shared(self) -> IntArray:
+        """(N,) devices that some pod shares."""
+        found: IntArray = np.count_nonzero(self.problem.sharers > 0, axis=1)
+        return found
+
     def _lift(self, leaving: BoolArray, barred: BoolArray | None) -> Relaxed:
         problem = self.problem
-        free = problem.capacity - problem.held + problem.releasing
-        device_free = problem.device_free + problem.device_releasing
+        free, device_free = (table.copy() for table in self._room)
         gone = leaving[self.owner] if barred is None else leaving[self.owner] & ~barred
         if gone.any():
             nodes, requests = self.node[gone], self._requests[gone]
@@ -119,7 +129,7 @@ class Residents:
             devices = self.node[row[mine]] * device_free.shape[1] + device[mine]
             np.add.at(device_free.reshape(-1), devices, parts[mine])
             # A reservation pod goes with the last of the pods that share its device: at most as many as are shared.
-            free[PODS] += (problem.sharers > 0).sum(axis=1)
+            free[PODS] += self._shared
         left = self.pods[gone]
         rules = (rule.bound(problem, left) for rule in problem.rules)
         return Relaxed(free, device_free, tuple(rule for rule in rules if rule is not None))
