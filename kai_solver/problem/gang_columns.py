@@ -22,11 +22,12 @@ class GangShapes:
     Of 9,400 gangs that run on 5,000 nodes a cycle asks for a part: to number all took 0.023 s (2026-11-29).
     """
 
-    __slots__ = ("_first", "_made", "_rows")
+    __slots__ = ("_first", "_known", "_made", "_rows")
 
     def __init__(self, rows: Sequence[GangRow], shapes: Sequence[GangShape], first: Sequence[int]) -> None:
         """``rows``, ``shapes``: of the gangs in order, as last numbered; ``first``: the first pod of each."""
         self._rows = rows
+        self._known = shapes
         self._first = first
         self._made: list[GangShape | None] = [
             shape if shape.index == index and shape.first == start else None
@@ -45,22 +46,28 @@ class GangShapes:
 
     def whatever_number(self, index: int) -> GangShape:
         """The shape with its number and those of its pods in this cycle, or in an earlier one."""
-        return self._made[index] or self._rows[index].known_shape
+        return self._made[index] or self._known[index]
 
     def _numbered(self, index: int) -> GangShape:
         index %= len(self._made)
-        row = self._rows[index]
-        shape = self._made[index] = row.shape = renumbered(row.known_shape, index, self._first[index])
+        row, known = self._rows[index], self._known[index]
+        shape = self._made[index] = renumbered(known, index, self._first[index])
+        if row.shape is known:  # Else a later problem has it otherwise.
+            row.shape = shape
         return shape
 
 
 class GangColumns:
-    """Of the G gangs of a problem. Do not write to the arrays; the fields are those of `gang_facts.FACTS`.
+    """Of the G gangs of a problem. Do not write to the arrays; what is not named here is as in `gang_facts.FACTS`.
 
     Attributes
     ----------
     first
         (G,) the first of each gang's pods.
+    waiting, pending, stale, with_leaves
+        Gangs that wait, that have pods which may be placed, that are stale, and that have not exactly one leaf.
+    has_families
+        Whether any has a family (`GangShape.family`).
     """
 
     def __init__(self, facts: NDArray[Any], first: IntArray, shapes: GangShapes, pod_node: IntArray) -> None:
@@ -80,7 +87,7 @@ class GangColumns:
         self.pending: list[int] = np.flatnonzero(facts["pending"]).tolist()
         self.stale: list[int] = np.flatnonzero(facts["is_stale"]).tolist()
         self.with_leaves: list[int] = np.flatnonzero(~facts["is_lone"]).tolist()
-        self.has_families = not bool(facts["is_known"].all())
+        self.has_families = not bool(facts["is_known"].all())  # A family has another number in each cycle.
         self._shapes = shapes
         self._pod_node = pod_node
 
