@@ -62,6 +62,7 @@ class Evidence:
     moment: Moment
     allowance: Allowance
     _found: tuple[Blocker, ...] | None = None
+    _ever: tuple[Blocker, ...] | None = None
 
     def blocking(self) -> tuple[Blocker, ...]:
         """The set that blocks this action; empty where the bounds, or the work allowed, do not suffice."""
@@ -72,14 +73,14 @@ class Evidence:
 
     def blocking_ever(self) -> tuple[Blocker, ...]:
         """The set that blocks every action, even on an empty cluster; empty where there is none."""
-        demand, known = self.demand, self.bounds.ever
-        key: tuple[object, ...] = demand.gang.index, demand.pods, demand.scope, demand.undone, demand.deep
-        if demand.spacings:  # No action makes a difference, but how pods have to lie may.
-            key = (self,)
-        if key not in known:
-            ever = self._smallest(self.bounds.refute_ever, by_action=False)
-            known[key] = tuple(_ever(blocker) for blocker in ever)
-        return known[key]
+        if self._ever is None:
+            demand, known = self.demand, self.bounds.ever
+            key = demand.gang.index, demand.pods, demand.scope, demand.undone, demand.deep
+            if demand.spacings or key not in known:  # No action makes a difference, but how pods have to lie may.
+                ever = self._smallest(self.bounds.refute_ever, by_action=False)
+                known[key] = tuple(_ever(blocker) for blocker in ever)
+            self._ever = known[key]
+        return self._ever
 
     def _to_place(self) -> Counter[int]:
         """Pods by shape that must all have a place if the gang is to run: its own, and those of others."""

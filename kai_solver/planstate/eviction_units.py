@@ -68,7 +68,8 @@ class UnitTable:
         self.step: IntArray = every - np.maximum.accumulate(np.where(is_first, every, 0))
         self.charge: IntArray = np.add.reduceat(problem.columns.charge[pods], self.starts, axis=0)
         self.work: FloatArray = works_lost(problem, gang, self.charge)
-        self.units = Units(self)
+        ends = self.starts + sizes
+        self.units = Units(pods, self.starts, ends, gang, self.step, is_core, self.work, self.charge)
 
     @property
     def first_pod(self) -> IntArray:
@@ -94,9 +95,13 @@ class UnitTable:
 class Units(Sequence[Unit]):
     """Units by index. Each is made when it is first asked for: of 9,000 a cycle asks for some hundreds."""
 
-    def __init__(self, table: UnitTable) -> None:
-        self._table = table
-        self._made: list[Unit | None] = [None] * len(table.gang)
+    def __init__(self, pods: IntArray, starts: IntArray, ends: IntArray, *columns: NDArray[Any]) -> None:
+        """``pods``: of all, those of each unit from ``starts`` up to ``ends`` (U,); ``columns``: gang, step, whether it
+        is the core, work and charge, (U,) or (U, 3).
+        """
+        self._pods = pods
+        self._arrays = starts, ends, *columns
+        self._made: list[Unit | None] = [None] * len(starts)
 
     def __len__(self) -> int:
         return len(self._made)
@@ -112,19 +117,14 @@ class Units(Sequence[Unit]):
         return self._make(index) if found is None else found
 
     @cached_property
-    def _columns(self) -> tuple[list[Any], ...]:
-        """What `Unit` has but for its pods, by unit; and where these begin and end."""
-        table = self._table
-        charges = [*map(tuple, table.charge.tolist())]
-        ends = (table.starts + table.sizes).tolist()
-        rows = (table.gang, table.step, table.is_core, table.work)
-        return (*(row.tolist() for row in rows), charges, table.starts.tolist(), ends)
+    def _columns(self) -> list[list[Any]]:
+        return [array.tolist() for array in self._arrays]
 
     def _make(self, index: int) -> Unit:
         index %= len(self._made)
-        gang, step, is_core, work, charge, start, end = (column[index] for column in self._columns)
-        pods = tuple(self._table.pods[start:end].tolist())
-        found = self._made[index] = Unit(index, gang, pods, step, is_core, work, charge)
+        start, end, gang, step, is_core, work, charge = (column[index] for column in self._columns)
+        pods = tuple(self._pods[start:end].tolist())
+        found = self._made[index] = Unit(index, gang, pods, step, is_core, work, tuple(charge))
         return found
 
 
