@@ -22,7 +22,6 @@ from kai_solver.check.optional import checks_of
 from kai_solver.check.placement import judge_placement
 from kai_solver.check.priority import judge_priority
 from kai_solver.check.ranks import judge_ranks
-from kai_solver.check.register import Register
 from kai_solver.check.scene import Scene, set_scene
 from kai_solver.check.shares import fair_shares
 from kai_solver.check.spacing import judge_spacing
@@ -35,9 +34,7 @@ from kai_solver.check.violation import Violation
 from kai_solver.domain import ACTIONS, Action, Plan, Snapshot
 
 
-def check_plan(
-    snapshot: Snapshot, plan: Plan, *, actions: Sequence[Action] = ACTIONS, register: Register | None = None
-) -> tuple[Violation, ...]:
+def check_plan(snapshot: Snapshot, plan: Plan, *, actions: Sequence[Action] = ACTIONS) -> tuple[Violation, ...]:
     """Judge ``plan`` against ``snapshot``; empty: it holds.
 
     Rules that need sound names are judged only where ``form`` and ``foreign`` hold, and the rights of victims
@@ -48,10 +45,8 @@ def check_plan(
     ----------
     actions
         Actions that the model may run.
-    register
-        What was read in earlier checks of the same cluster. The answer is the same.
     """
-    scene = set_scene(snapshot, plan, register)
+    scene = set_scene(snapshot, plan)
     tree = grow_tree(snapshot)
     malformed = tuple(judge_form(scene, tree))
     return malformed or tuple(_judge(scene, tree, actions))

@@ -1,4 +1,4 @@
-"""The pods of a snapshot: what queues hold and want by kind of pod, and arrays of those on some nodes."""
+"""The pods of a snapshot, read once: what queues hold and want by kind of pod, and arrays of those on some nodes."""
 
 from collections.abc import Callable, Container, Iterable, Mapping
 from dataclasses import dataclass, field
@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
-from kai_solver.domain import Constraints, Gang, GpuRequest, Pod, PodStatus
+from kai_solver.domain import Constraints, Gang, GpuRequest, Pod, PodStatus, Snapshot
 from kai_solver.units import Vector
 
 Integers = npt.NDArray[np.int64]
@@ -107,14 +107,13 @@ class Census:
     kinds: list[int] = field(default_factory=list)
     end: list[bool] = field(default_factory=list)
 
-    def hold(self, pod: Pod, kind: int, rows: Mapping[str, int], leaving: Container[str]) -> None:
-        """Note a pod that holds resources of a node, if that is one of those of ``rows``."""
-        row = rows.get(pod.node)
-        if row is not None:
-            self.pods.append(pod)
-            self.rows.append(row)
-            self.kinds.append(kind)
-            self.end.append(stays(pod, leaving))
+    def count(self, gang: Gang, kind: int, running: int, waiting: int) -> None:
+        """Add pods of ``gang`` that are of one kind."""
+        key = gang.queue, gang.preemptible, kind
+        if running:
+            self.running[key] = self.running.get(key, 0) + running
+        if waiting:
+            self.waiting[key] = self.waiting.get(key, 0) + waiting
 
     def held(self) -> Column:
         """The pods that hold resources of a node that the plan names."""
@@ -124,3 +123,66 @@ class Census:
 def stays(pod: Pod, leaving: Container[str]) -> bool:
     """True if a pod that holds resources still does finally: it stays, or it is stuck in releasing."""
     return pod.key not in leaving if pod.status.is_active else pod.status is PodStatus.STUCK_IN_RELEASING
+
+
+def take_census(snapshot: Snapshot, kinds: Kinds, rows: Mapping[str, int], leaving: Container[str]) -> Census:
+    """Read every pod.
+
+    Parameters
+    ----------
+    rows
+        Places of the nodes that the plan names.
+    leaving
+        Keys of the pods that leave. Others that are active stay finally, as do those that are stuck in releasing.
+    """
+    census = Census()
+    pods, places, asked, stay, rules = census.pods, census.rows, census.kinds, census.end, census.constraints
+    number, row_of, stuck, pending = kinds.numbers.get, rows.get, PodStatus.STUCK_IN_RELEASING, PodStatus.PENDING
+    request, gpu, constraints, quota, kind = None, None, None, 0, 0
+    for gang in snapshot.gangs:
+        running = waiting = 0
+        for pod in gang.pods:
+            # Neighbours mostly share the very objects.
+            if pod.request is not request or pod.gpu is not gpu or pod.quota_gpu_milli != quota:
+                if running or waiting:
+                    census.count(gang, kind, running, waiting)
+                    running = waiting = 0
+                request, gpu, quota = pod.request, pod.gpu, pod.quota_gpu_milli
+                known = number((request, id(gpu), quota))
+                kind = kinds.of(pod) if known is None else known
+            if pod.constraints is not constraints:
+                constraints = pod.constraints
+                rules[id(constraints)] = constraints
+            status = pod.status
+            if status.holds_resources:
+                is_active = status.is_active
+                if is_active and pod.gpu.memory_mib:
+                    census.by_memory.append((gang, pod))
+                elif is_active:
+                    running += 1
+                row = row_of(pod.node)
+                if row is not None:
+                    pods.append(pod)
+                    places.append(row)
+                    asked.append(kind)
+                    # As `stays`, which a call for each pod would make slower.
+                    stay.append(pod.key not in leaving if is_active else status is stuck)
+            elif status is pending:
+                waiting += 1
+        if running or waiting:
+            census.count(gang, kind, running, waiting)
+    _count_foreign(census, snapshot, kinds, rows, leaving)
+    return census
+
+
+def _count_foreign(
+    census: Census, snapshot: Snapshot, kinds: Kinds, rows: Mapping[str, int], leaving: Container[str]
+) -> None:
+    for pod in snapshot.foreign:
+        census.constraints[id(pod.constraints)] = pod.constraints
+        row = rows.get(pod.node)
+        if row is not None and pod.status.holds_resources:
+            census.pods.append(pod)
+            census.rows.append(row)
+            census.kinds.append(kinds.of(pod))
+            census.end.append(stays(pod, leaving))

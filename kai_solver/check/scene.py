@@ -4,10 +4,9 @@ from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, TypeVar
 
-from kai_solver.check.columns import Census, Column, Kinds
+from kai_solver.check.columns import Census, Column, Kinds, take_census
 from kai_solver.check.parts import charged_on, devices_of, memory_of, share_on
-from kai_solver.check.register import Register
-from kai_solver.domain import Action, Bind, Eviction, Gang, Move, Node, Plan, Pod, Snapshot
+from kai_solver.domain import Action, Bind, Eviction, Gang, Move, Node, Plan, Pod, Snapshot, with_moves
 from kai_solver.units import GPU, Vector
 
 Entry = TypeVar("Entry", Bind, Move, Eviction)
@@ -147,15 +146,11 @@ def demand(pod: Pod, node: Node) -> Vector:
     return (*request[:GPU], request[GPU] * memory_of(node) + gpus, *request[GPU + 1 :])
 
 
-def set_scene(snapshot: Snapshot, plan: Plan, register: Register | None = None) -> Scene:
-    """Index snapshot and plan. Does not judge: plan entries that name nothing are left to ``form``.
-
-    ``register``: what was read in earlier checks of the same cluster; the scene holds until the next one.
-    """
-    register = register or Register()
-    snapshot = register.read(snapshot)
+def set_scene(snapshot: Snapshot, plan: Plan) -> Scene:
+    """Index snapshot and plan. Does not judge: plan entries that name nothing are left to ``form``."""
+    snapshot = with_moves(snapshot)
     nodes = {node.name: node for node in snapshot.nodes}
-    gangs = register.gangs
+    gangs = {gang.key: gang for gang in snapshot.gangs}
     named = {bind.node for bind in plan.binds} | {eviction.node for eviction in plan.evictions}
     for move in plan.moves:
         named.update((move.source, move.target))
@@ -169,8 +164,8 @@ def set_scene(snapshot: Snapshot, plan: Plan, register: Register | None = None) 
             _index_pods(gang, pods, owners)
     come = list(_arrivals(plan, pods, nodes))
     leaving = frozenset([entry.pod for entry in plan.evictions] + [entry.pod for entry in plan.moves])
-    kinds, rows = register.kinds, {name: row for row, name in enumerate(concerned)}
-    census = register.census(snapshot.foreign, rows, leaving)
+    kinds, rows = Kinds(), {name: row for row, name in enumerate(concerned)}
+    census = take_census(snapshot, kinds, rows, leaving)
     return Scene(
         snapshot=snapshot,
         plan=plan,

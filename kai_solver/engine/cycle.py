@@ -20,7 +20,6 @@ from kai_solver.bounds.outlook import outlook_of
 from kai_solver.chains.course import Course
 from kai_solver.check import WASTE, Violation, check_plan
 from kai_solver.check.optional import installed_checks
-from kai_solver.check.register import Register
 from kai_solver.domain import SEATING, Action, Plan, Snapshot, SolverModel, Stage
 from kai_solver.engine.attempts import decided
 from kai_solver.engine.chains import (
@@ -149,7 +148,6 @@ class Engine:
         self.model = model
         self.clock = clock
         self.memo = Memo()
-        self.register = Register()
         self.child = child or SolverChild(memory_mib=model.search.memory_mib, clock=clock)
 
     def __enter__(self) -> Self:
@@ -170,7 +168,6 @@ class Engine:
     def cycle(self, snapshot: Snapshot, **options: Any) -> Plan:
         """Plan one cycle; options as of the function `cycle`. What did not change since the last one is kept."""
         options.setdefault("memo", self.memo)
-        options.setdefault("register", self.register)
         return cycle(snapshot, self.model, clock=self.clock, child=self.child, **options)
 
 
@@ -186,7 +183,6 @@ def cycle(
     child: SolverChild | None = None,
     on_fault: Callable[[Fault], None] | None = None,
     memo: Memo | None = None,
-    register: Register | None = None,
     explain: bool = True,
     on_slow: OnSlow | None = None,
 ) -> Plan:
@@ -206,8 +202,6 @@ def cycle(
         Called with every failure of the solver and what is needed to replay it; the cycle goes on without the solver.
     memo
         Of earlier cycles of the same cluster: what did not change since is not worked out again. The plan is the same.
-    register
-        What the checker read in earlier cycles of the same cluster.
     explain
         False: what blocks is not needed, so smallest sets of it are not searched.
     on_slow
@@ -225,7 +219,6 @@ def cycle(
     def run_of(found: Snapshot, seconds: float) -> _Run:
         run = _Run(found, model, seconds, clock, seed, progress, stop, on_fault)
         run.explain = explain
-        run.register = register or Register()
         run.by_board = not made  # After an unexpected error all gangs have their turns one by one.
         made.append(run)
         return run
@@ -278,7 +271,6 @@ class _Run:
         self.budget_s = budget_s
         self.timing: dict[str, float] = {}
         self.explain = True
-        self.register = Register()
         self.by_board = True
         self._child: SolverChild | None = None
         self._budgets: list[Budget] = []
@@ -839,7 +831,7 @@ class _Run:
         return (admission_stage(plan), *merged, *links, *found.values())
 
     def _check(self, plan: Plan) -> tuple[Violation, ...]:
-        violations = check_plan(self.snapshot, plan, actions=self.model.actions, register=self.register)
+        violations = check_plan(self.snapshot, plan, actions=self.model.actions)
         self._phase("check")
         return violations
 

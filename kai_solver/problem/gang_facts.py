@@ -87,23 +87,28 @@ class GangFacts:
 
 def _facts(shape: GangShape) -> tuple[bool | int | float, ...]:
     gang, leaves, root = shape.gang, shape.leaves, shape.root
-    active, pending, is_lone = shape.active, len(shape.pending), len(leaves) == 1
+    is_lone, leaf = len(leaves) == 1, leaves[0] if leaves else None
+    if is_lone and leaf is not None:  # As in most gangs.
+        active, pending, minimum = leaf.active, len(leaf.pending), leaf.min_member
+        waits, asks = bool(pending or leaf.gated or leaf.blocked), leaf.topology is not None
+    else:
+        active, pending, minimum = shape.active, len(shape.pending), sum([one.min_member for one in leaves])
+        waits, asks = shape.waits, True
     first = active[0] - shape.first if active else 0
     if active and (not is_lone or active[-1] - active[0] != len(active) - 1):
         first = SCATTERED
-    asks = root.topology is not None or any(leaf.topology is not None for leaf in leaves)
     return (
         shape.family < 0,
         shape.placement is not NO_PLACEMENT,
         shape.is_flat,
         is_lone,
-        not is_lone or asks or shape.family >= 0,
+        asks or root.topology is not None or shape.family >= 0,
         gang.stale_since_s is not None,
-        shape.waits,
+        waits,
         gang.preemptible,
         shape.queue,
         gang.priority,
-        sum([leaf.min_member for leaf in leaves]),
+        minimum,
         pending,
         len(active),
         first,

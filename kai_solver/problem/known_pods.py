@@ -61,7 +61,9 @@ class KnownPods:
         gone = [row for key, row in before.items() if key not in now]
         self._rows = now
         self._moving = {own for own in self._moving if own in now}
-        self._moving.update(id(row.source) for row in come if any(map(is_moving, row.pods)))
+        for row in come:
+            if any(is_moving(pod) for pod in row.pods if pod.nominated_node):
+                self._moving.add(id(row.source))
         self._count(come, +1)
         self._count(gone, -1)
         for row in gone:

@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from kai_solver.check import check_plan, checker, register
+from kai_solver.check import check_plan, checker
+from kai_solver.check.columns import Census
 from kai_solver.domain import Gang, GpuRequest, Node, Plan, Pod, PodStatus, Queue, Reason, Snapshot, flat_gang
 from kai_solver.engine import cycle, isolating
 from kai_solver.engine.progress import Fault
@@ -179,7 +180,7 @@ def test_a_gang_whose_pods_fail_even_where_it_is_set_aside_keeps_what_it_holds(
 def test_a_gang_whose_waiting_pods_fail_the_checker_whatever_is_left_of_them_is_as_if_it_was_not_there(
     monkeypatch: pytest.MonkeyPatch, faults: list[Caught]
 ) -> None:
-    Strange(monkeypatch, lambda found, *_: found.name == "bad")(register, "read_gang")
+    Strange(monkeypatch, lambda _, found, *__: found.name == "bad")(Census, "count")
     plan = decided(MANY)
     assert admitted(plan) == {f"n/g{i}" for i in range(9)}
     assert [(entry.gang, entry.reason) for entry in plan.pending] == [("n/bad", Reason.SET_ASIDE)]
