@@ -96,7 +96,7 @@ class _Mover:
     def serve(self, gang: GangShape, leavers: Mapping[int, Leaver]) -> None:
         """Move units of ``gang`` that have pods among ``leavers``, its core first."""
         problem = self._state.problem
-        for unit in reversed(units_of(self._state, [gang]).units):
+        for unit in reversed(units_of(self._state, np.array([gang.index])).units):
             mine = {pod: leavers[pod] for pod in unit.pods if pod in leavers and pod not in self._state.gone}
             if not mine:
                 continue

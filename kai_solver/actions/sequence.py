@@ -129,9 +129,8 @@ class Actions:
     def _ready(self) -> list[int]:
         """Gangs with pods that may be placed. Those that are not ready are refused in all actions."""
         ready: list[int] = []
-        for gang in self.problem.gangs:
-            if not gang.waits and not self.left_out:
-                continue
+        every = range(len(self.problem.gangs)) if self.left_out else self.problem.gang_columns.waiting
+        for gang in map(self.problem.gangs.__getitem__, every):
             refusal = not_ready(self.problem, gang, self.context.gang_units[gang.index]) if gang.waits else None
             if self.left_out and gang.gang.key in self.left_out:
                 refusal = LEFT_OUT

@@ -42,12 +42,9 @@ def stale_gangs(state: State, gang_units: GangUnits) -> Iterator[int]:
         An unexpected error over one of them. No gang has its turn here, so that it would be blamed on another one.
     """
     drained = state.problem.drained
-    for gang in state.problem.gangs:
-        is_drained = gang.index in drained
-        if not is_drained and gang.gang.stale_since_s is None:
-            continue
+    for gang in map(state.problem.gangs.__getitem__, sorted(drained.union(state.problem.gang_columns.stale))):
         try:
-            has_to_go = _has_to_go(state, gang, gang_units[gang.index], is_drained=is_drained)
+            has_to_go = _has_to_go(state, gang, gang_units[gang.index], is_drained=gang.index in drained)
         except Exception as error:
             raise GangError(gang.gang.key, error) from error
         if has_to_go:

@@ -74,8 +74,12 @@ class Evidence:
     def blocking_ever(self) -> tuple[Blocker, ...]:
         """The set that blocks every action, even on an empty cluster; empty where there is none."""
         if self._ever is None:
-            ever = self._smallest(self.bounds.refute_ever, by_action=False)
-            self._ever = tuple(_ever(blocker) for blocker in ever)
+            demand, known = self.demand, self.bounds.ever
+            key = demand.gang.index, demand.pods, demand.scope, demand.undone, demand.deep
+            if demand.spacings or key not in known:  # No action makes a difference, but how pods have to lie may.
+                ever = self._smallest(self.bounds.refute_ever, by_action=False)
+                known[key] = tuple(_ever(blocker) for blocker in ever)
+            self._ever = known[key]
         return self._ever
 
     def _to_place(self) -> Counter[int]:

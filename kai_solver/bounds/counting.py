@@ -42,7 +42,8 @@ class Relaxed:
     """Capacity with all flexible pods lifted out: (R, N) resources and (N, D) free parts of devices.
 
     ``rules``: what may still be used by optional rules that limit it. ``whole``: (N,) devices that are wholly free.
-    ``fits``, ``totals``, ``least``: what was counted already.
+    ``fits``, ``totals``, ``least``: what was counted already. ``admitting``: what decides where shapes may be: it makes
+    no difference to ``totals`` and ``least`` whether anything else binds.
     """
 
     free: IntArray
@@ -54,13 +55,15 @@ class Relaxed:
         default_factory=dict, compare=False, repr=False
     )
     least: dict[frozenset[str], IntArray] = field(default_factory=dict, compare=False, repr=False)
+    admitting: frozenset[str] = field(init=False, compare=False, repr=False)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "whole", np.count_nonzero(self.device_free >= WHOLE, axis=1))
+        object.__setattr__(self, "admitting", frozenset((NODE_RULES, *(rule.kind for rule in self.rules))))
 
     def slots(self, problem: Problem, size: int, shapes: frozenset[int], dropped: frozenset[str]) -> int:
         """Slots of ``size`` wholly free devices on the nodes that any of ``shapes`` may be on."""
-        key = "slots", size, shapes, dropped
+        key = "slots", size, shapes, dropped & self.admitting
         if key not in self.totals:
             self.totals[key] = self.slots_on(self.admits(problem, shapes, dropped), size)
         return self.totals[key]
@@ -71,13 +74,14 @@ class Relaxed:
 
     def total(self, problem: Problem, resource: int, shapes: frozenset[int], dropped: frozenset[str]) -> int:
         """What is free of a resource on the nodes that any of ``shapes`` may be on; thousandths of devices."""
-        key = "total", resource, shapes, dropped
+        key = "total", resource, shapes, dropped & self.admitting
         if key not in self.totals:
             self.totals[key] = self.total_on(self.admits(problem, shapes, dropped), resource)
         return self.totals[key]
 
     def least_milli(self, problem: Problem, shapes: IntArray, dropped: frozenset[str]) -> IntArray:
         """Thousandths of devices that a pod of each of ``shapes`` takes at the least where it may be; 0 if nowhere."""
+        dropped = dropped & self.admitting
         if dropped not in self.least:
             self.least[dropped] = np.full(len(problem.shapes.shapes), UNCOUNTED, dtype=np.int64)
         least = self.least[dropped]

@@ -75,7 +75,7 @@ class Bounds:
     """All bounds on one problem; what they share is kept.
 
     ``holding``: by kind of the optional rule, which running pods keep a place. ``protections``: all that protects
-    running work.
+    running work. ``ever``: sets that block even on an empty cluster, by what was asked.
     """
 
     def __init__(self, problem: Problem) -> None:
@@ -85,6 +85,7 @@ class Bounds:
         holding = ((rule.kind, rule.holding(self.residents)) for rule in problem.rules)
         self.holding = {kind: found for kind, found in holding if found is not None}
         self.protections = PROTECTIONS.union(self.holding)
+        self.ever: dict[tuple[object, ...], tuple[Blocker, ...]] = {}
 
     def refute(self, demand: Demand, moment: Moment, dropped: frozenset[str] = NOTHING) -> Refuted | None:
         """What proves "no" with the rules and resources ``dropped`` not binding; None where nothing does."""

@@ -26,16 +26,14 @@ class Residents:
 
     def __init__(self, problem: Problem) -> None:
         self.problem = problem
-        gangs = problem.gangs
-        active = np.array([pod for g in gangs for leaf in g.leaves for pod in leaf.active], dtype=np.int64)
+        gangs = problem.gang_columns
+        active, _ = gangs.active_pods
         origin = problem.columns.node[active]
         self.pods: IntArray = active[origin >= 0]
         self.node: IntArray = origin[origin >= 0]
         self.owner: IntArray = problem.columns.gang[self.pods]
-        self.queue = np.array([g.queue for g in gangs], dtype=np.int64)
-        self.priority = np.array([g.gang.priority for g in gangs], dtype=np.int64)
-        self.preemptible = np.array([g.gang.preemptible for g in gangs], dtype=np.bool_)
-        self.runs: BoolArray = np.bincount(self.owner, minlength=len(gangs)) > 0
+        self.queue, self.priority, self.preemptible = gangs.queue, gangs.priority, gangs.preemptible
+        self.runs: BoolArray = np.bincount(self.owner, minlength=len(self.queue)) > 0
         self._lifts: dict[tuple[bytes, bytes], Relaxed] = {}
 
     @cached_property
@@ -107,10 +105,20 @@ class Residents:
             found = self._lifts[key] = self._lift(leaving, barred)
         return found
 
+    @cached_property
+    def _room(self) -> tuple[IntArray, IntArray]:
+        """(R, N) and (N, D) free once those that are leaving have left."""
+        return self.problem.room
+
+    @cached_property
+    def _shared(self) -> IntArray:
+        """(N,) devices that some pod shares."""
+        found: IntArray = np.count_nonzero(self.problem.sharers > 0, axis=1)
+        return found
+
     def _lift(self, leaving: BoolArray, barred: BoolArray | None) -> Relaxed:
         problem = self.problem
-        free = problem.capacity - problem.held + problem.releasing
-        device_free = problem.device_free + problem.device_releasing
+        free, device_free = (table.copy() for table in self._room)
         gone = leaving[self.owner] if barred is None else leaving[self.owner] & ~barred
         if gone.any():
             nodes, requests = self.node[gone], self._requests[gone]
@@ -121,7 +129,7 @@ class Residents:
             devices = self.node[row[mine]] * device_free.shape[1] + device[mine]
             np.add.at(device_free.reshape(-1), devices, parts[mine])
             # A reservation pod goes with the last of the pods that share its device: at most as many as are shared.
-            free[PODS] += (problem.sharers > 0).sum(axis=1)
+            free[PODS] += self._shared
         left = self.pods[gone]
         rules = (rule.bound(problem, left) for rule in problem.rules)
         return Relaxed(free, device_free, tuple(rule for rule in rules if rule is not None))

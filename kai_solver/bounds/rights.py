@@ -81,14 +81,14 @@ class Rights:
         def may_have_surplus() -> BoolArray:
             return np.array([has_surplus(g) for g in gangs], dtype=np.bool_)
 
-        started_s = [g.gang.last_start_s for g in gangs]
+        started_s = self.problem.gang_columns.started_s
         return RunningWork(
             gang=np.arange(len(gangs)),
             queue=r.queue,
             priority=r.priority,
             preemptible=r.preemptible,
             may_move=np.ones(len(gangs), dtype=np.bool_),
-            started_s=np.array([NEVER_STARTED_S if s is None else s for s in started_s], dtype=np.float64),
+            started_s=np.where(np.isnan(started_s), NEVER_STARTED_S, started_s),
             surplus=may_have_surplus,
         )
 

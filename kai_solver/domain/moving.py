@@ -1,5 +1,6 @@
 """Pods that are being moved: still leaving one node, with a place promised on another."""
 
+from collections.abc import Container
 from dataclasses import replace
 
 from kai_solver.domain.gangs import Gang
@@ -15,15 +16,21 @@ def is_moving(pod: Pod) -> bool:
     return bool(pod.nominated_node) and pod.status is PodStatus.RELEASING
 
 
-def with_moves(snapshot: Snapshot) -> Snapshot:
+def with_moves(snapshot: Snapshot, still: Container[int] = ()) -> Snapshot:
     """``snapshot`` with moving pods also at their new places; the same object if there are none.
+
+    ``still``: gangs, by identity, of which no pod moves, as was found before.
 
     There they hold their place, and count toward their gang and queue, so that no plan gives the place away before they
     arrive. Meanwhile they cannot be moved again, or evicted. They have no labels: a pod that requires them beside it
     has to wait until they arrive.
     """
     moved = frozenset(
-        pod.key + SUFFIX for gang in snapshot.gangs for pod in gang.pods if pod.nominated_node and is_moving(pod)
+        pod.key + SUFFIX
+        for gang in snapshot.gangs
+        if id(gang) not in still
+        for pod in gang.pods
+        if pod.nominated_node and is_moving(pod)
     )
     if not moved or moved <= snapshot.refused:
         return snapshot

@@ -154,7 +154,7 @@ class Judge:
         """Admissions (negative); evicted work by priority from the highest, gangs, pods; moves, nodes opened."""
         by_gpus = "disruption-gpus" in self.model.disrupting
         stages = {s.name: int(s.value) for s in measured_stages(outcome, by_gpus=by_gpus, moves=self.model.moves)}
-        strata = sorted({gang.gang.priority for gang in outcome.state.problem.gangs}, reverse=True)
+        strata = sorted(set(outcome.state.problem.gang_columns.priority.tolist()), reverse=True)
         name = "evicted-gpus" if by_gpus else "evicted-work"
         evicted = [stages.get(f"{name}/{priority}", 0) for priority in strata]
         evicted += [stages["gangs-broken"], stages["evicted-pods"]]

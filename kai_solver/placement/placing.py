@@ -10,8 +10,9 @@ from kai_solver.domain import TopologyConstraint
 from kai_solver.placement.fit import RANKS, FitTable
 from kai_solver.placement.node_caps import NodeCaps
 from kai_solver.planstate.allocation_units import AllocationUnit, AllocationUnits, Part
+from kai_solver.planstate.gang_states import GangState
 from kai_solver.planstate.origins import is_at_origin
-from kai_solver.planstate.state import GangState, State
+from kai_solver.planstate.state import State
 from kai_solver.problem import GangShape, Leaf, TreeNode
 from kai_solver.problem.charges import sum_of
 from kai_solver.problem.gangs import leaves_below

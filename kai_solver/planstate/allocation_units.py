@@ -7,7 +7,8 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple, Protocol
 
 from kai_solver.domain import TopologyConstraint
-from kai_solver.planstate.state import GangState, State
+from kai_solver.planstate.gang_states import GangState
+from kai_solver.planstate.state import State
 from kai_solver.problem import GangShape, Leaf, TreeNode
 
 
@@ -65,7 +66,7 @@ class AllocationUnits:
         self.shape = shape
         self.state = state
         self.pod_shape = pod_shape
-        self.lone = shape.leaves[0] if is_flat(shape) else None
+        self.lone = shape.leaves[0] if shape.is_flat else None
         self.position = {id(leaf): i for i, leaf in enumerate(shape.leaves)} if self.lone is None else {}
         self._avoided: frozenset[str] = frozenset()
 
@@ -209,12 +210,6 @@ class AllocationUnits:
         if isinstance(node, Leaf):
             return len(self._active(node)), node.min_member
         return sum(self.is_satisfied(child) and bool(self._anchors(child)) for child in node.children), node.needed
-
-
-def is_flat(shape: GangShape) -> bool:
-    """True for a gang of one podset and no choice: its minimum is the podset's."""
-    root = shape.root
-    return len(shape.leaves) == 1 and root.needed == 1 and root.children[0] is shape.leaves[0]
 
 
 class GangUnits(Protocol):

@@ -20,8 +20,9 @@ from kai_solver.fairness import (
 )
 from kai_solver.planstate.allocation_units import AllocationUnit, AllocationUnits
 from kai_solver.planstate.eviction_units import Unit, charge_of
+from kai_solver.planstate.gang_states import GangState
 from kai_solver.planstate.outcome import Outcome
-from kai_solver.planstate.state import GangState, State
+from kai_solver.planstate.state import State
 from kai_solver.planstate.victims import VictimPool
 from kai_solver.problem import GangShape, Problem
 from kai_solver.problem.charges import Charge
@@ -88,16 +89,16 @@ class Eligibility:
         self.state = state
         self.pool = pool
         problem = state.problem
-        gangs = [problem.gangs[unit.gang] for unit in pool.units]
+        gangs = problem.gang_columns
         self._queue = pool.queue_of
-        started_s = [gang.gang.last_start_s for gang in gangs]
+        started_s = gangs.started_s[pool.gang_of]
         self._work = RunningWork(
             gang=pool.gang_of,
             queue=pool.queue_of,
-            priority=np.array([gang.gang.priority for gang in gangs], dtype=np.int64),
-            preemptible=np.ones(len(gangs), dtype=np.bool_),
+            priority=gangs.priority[pool.gang_of],
+            preemptible=np.ones(len(pool.gang_of), dtype=np.bool_),
             may_move=pool.may_move,
-            started_s=np.array([NEVER_STARTED_S if s is None else s for s in started_s], dtype=np.float64),
+            started_s=np.where(np.isnan(started_s), NEVER_STARTED_S, started_s),
             surplus=cache(partial(_are_surplus, problem, pool)),
         )
         self._masks: dict[tuple[object, ...], BoolArray] = {}
@@ -250,7 +251,7 @@ def was_counted(outcome: Outcome, leaf: int) -> bool:
     return not outcome.losing.isdisjoint(outcome.state.problem.queues.path[leaf])
 
 
-def victim_parts(state: State, units: list[Unit]) -> list[Charge]:
+def victim_parts(state: State, units: Sequence[Unit]) -> list[Charge]:
     """What is tested together when ``units`` of one gang go: surplus pod by pod, then the core in one piece.
 
     KAI (``splitVictimTasks``) calls core the first ``min_member`` victims of each podset in the order of eviction,

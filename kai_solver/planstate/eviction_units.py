@@ -3,18 +3,20 @@
 Source: docs/kai-behaviour.md#eviction-units.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import chain
+from functools import cached_property
+from typing import Any, overload
 
 import numpy as np
 from numpy.typing import NDArray
 
 from kai_solver.domain import MovesSpec
-from kai_solver.planstate.allocation_units import is_flat
 from kai_solver.planstate.state import State
 from kai_solver.problem import GangShape, Leaf, Problem, TreeNode
 from kai_solver.problem.charges import Charge, sum_of
+from kai_solver.problem.gang_columns import stretches
+from kai_solver.problem.gang_facts import SCATTERED
 
 BoolArray = NDArray[np.bool_]
 FloatArray = NDArray[np.float64]
@@ -23,7 +25,7 @@ IntArray = NDArray[np.int64]
 
 @dataclass(slots=True, unsafe_hash=True)
 class Unit:
-    """Pods of one gang that may only leave together; never changed (not frozen, since each cycle makes one for each).
+    """Pods of one gang that may only leave together; never changed (not frozen, since that takes longer to make).
 
     Attributes
     ----------
@@ -42,24 +44,32 @@ class Unit:
     charge: Charge
 
 
-@dataclass(frozen=True, slots=True, eq=False)
 class UnitTable:
     """Units by index, U of them, and the pods of all one unit after the other.
 
     Attributes
     ----------
-    gang, starts, sizes
-        (U,) gang of each unit, the position of its first pod in ``pods``, and how many it has.
+    units
+        Each unit by itself.
+    pods
+        Of all units. ``starts``, ``sizes`` (U,): the position of each unit's first pod in it, and how many it has.
+    gang, step, is_core, work
+        (U,) as `Unit` has them.
     charge
         (U, 3) what its queue pays.
     """
 
-    units: list[Unit]
-    pods: IntArray
-    gang: IntArray
-    starts: IntArray
-    sizes: IntArray
-    charge: IntArray
+    def __init__(self, problem: Problem, gang: IntArray, sizes: IntArray, pods: IntArray, is_core: BoolArray) -> None:
+        """The units of each gang come one after the other, in the order in which they may leave."""
+        self.gang, self.sizes, self.pods, self.is_core = gang, sizes, pods, is_core
+        self.starts: IntArray = np.cumsum(sizes) - sizes
+        every = np.arange(len(gang))
+        is_first = np.diff(gang, prepend=-1) != 0
+        self.step: IntArray = every - np.maximum.accumulate(np.where(is_first, every, 0))
+        self.charge: IntArray = np.add.reduceat(problem.columns.charge[pods], self.starts, axis=0)
+        self.work: FloatArray = works_lost(problem, gang, self.charge)
+        ends = self.starts + sizes
+        self.units = Units(pods, self.starts, ends, gang, self.step, is_core, self.work, self.charge)
 
     @property
     def first_pod(self) -> IntArray:
@@ -69,7 +79,7 @@ class UnitTable:
     @property
     def unit_of_row(self) -> IntArray:
         """The unit of each of ``pods``."""
-        return np.repeat(np.arange(len(self.units)), self.sizes)
+        return np.repeat(np.arange(len(self.gang)), self.sizes)
 
     def any(self, of_pods: BoolArray) -> BoolArray:
         """(U,) True where ``of_pods`` (P,) is True for some pod of the unit."""
@@ -82,27 +92,72 @@ class UnitTable:
         return found
 
 
-def units_of(state: State, gangs: Iterable[GangShape]) -> UnitTable:
-    """Units of ``gangs`` in their present state, gang by gang in the order in which they may leave.
+class Units(Sequence[Unit]):
+    """Units by index. Each is made when it is first asked for: of 9,000 a cycle asks for some hundreds."""
+
+    def __init__(self, pods: IntArray, starts: IntArray, ends: IntArray, *columns: NDArray[Any]) -> None:
+        """``pods``: of all, those of each unit from ``starts`` up to ``ends`` (U,); ``columns``: gang, step, whether it
+        is the core, work and charge, (U,) or (U, 3).
+        """
+        self._pods = pods
+        self._arrays = starts, ends, *columns
+        self._made: list[Unit | None] = [None] * len(starts)
+
+    def __len__(self) -> int:
+        return len(self._made)
+
+    @overload
+    def __getitem__(self, index: int) -> Unit: ...
+    @overload
+    def __getitem__(self, index: slice) -> Sequence[Unit]: ...
+    def __getitem__(self, index: int | slice) -> Unit | Sequence[Unit]:
+        if isinstance(index, slice):
+            return [self[at] for at in range(*index.indices(len(self._made)))]
+        found = self._made[index]
+        return self._make(index) if found is None else found
+
+    @cached_property
+    def _columns(self) -> list[list[Any]]:
+        return [array.tolist() for array in self._arrays]
+
+    def _make(self, index: int) -> Unit:
+        index %= len(self._made)
+        start, end, gang, step, is_core, work, charge = (column[index] for column in self._columns)
+        pods = tuple(self._pods[start:end].tolist())
+        found = self._made[index] = Unit(index, gang, pods, step, is_core, work, tuple(charge))
+        return found
+
+
+def units_of(state: State, gangs: IntArray) -> UnitTable:
+    """Units of ``gangs``, in ascending order, in their present state: of each in the order in which they may leave.
 
     Pods placed in this cycle are no part of them: where a core leaves, they lose their places with it. What an optional
     subgroup needs beside such pods is in the core, so that the subgroup does not lose its minimum while they come.
     """
-    problem = state.problem
-    rows = [
-        (gang.index, step, pods, is_core) for gang in gangs for step, (pods, is_core) in enumerate(_steps(state, gang))
-    ]
-    sizes = np.array([len(pods) for _, _, pods, _ in rows], dtype=np.int64)
-    starts = np.cumsum(sizes) - sizes
-    every = np.fromiter(chain.from_iterable([pods for _, _, pods, _ in rows]), dtype=np.int64)
-    owner = np.array([gang for gang, _, _, _ in rows], dtype=np.int64)
-    charges = np.add.reduceat(problem.columns.charge[every], starts, axis=0)
-    work = works_lost(problem, owner, charges).tolist()
-    units = [
-        Unit(index, gang, pods, step, is_core, work[index], tuple(charge))
-        for index, ((gang, step, pods, is_core), charge) in enumerate(zip(rows, charges.tolist(), strict=True))
-    ]
-    return UnitTable(units, every, owner, starts, sizes, charges)
+    problem, columns = state.problem, state.problem.gang_columns
+    is_plain = columns.is_flat & (columns.first_active != SCATTERED)
+    is_plain[state.gangs.made()] = False
+    active = np.where(is_plain, columns.active, 0)[gangs]
+    core = np.minimum(active, columns.minimum[gangs])
+    count, size = active - core + (core > 0), active.copy()
+    steps = {at: _steps(state, problem.gangs[int(gangs[at])]) for at in np.flatnonzero(~is_plain[gangs]).tolist()}
+    for at, own in steps.items():
+        count[at], size[at] = len(own), sum(len(pods) for pods, _ in own)
+    units, ends = int(count.sum()), np.cumsum(count)
+    # Of a plain gang the last pods leave one by one, and the first ones last: together, as its core.
+    is_core, sizes = np.zeros(units, dtype=np.bool_), np.ones(units, dtype=np.int64)
+    is_core[ends[core > 0] - 1], sizes[ends[core > 0] - 1] = True, core[core > 0]
+    step = np.arange(units) - np.repeat(ends - count, count)
+    first_active = (columns.first + columns.first_active)[gangs]
+    first = np.repeat(first_active + active - 1, count) - step
+    first[ends[core > 0] - 1] = first_active[core > 0]
+    for at, own in steps.items():
+        mine = slice(int(ends[at] - count[at]), int(ends[at]))
+        is_core[mine], sizes[mine] = [last for _, last in own], [len(pods) for pods, _ in own]
+    pods, row_ends = stretches(first, sizes), np.cumsum(size)
+    for at, own in steps.items():
+        pods[row_ends[at] - size[at] : row_ends[at]] = [pod for pods_of_step, _ in own for pod in pods_of_step]
+    return UnitTable(problem, np.repeat(gangs, count), sizes, pods, is_core)
 
 
 def _steps(state: State, gang: GangShape) -> list[tuple[tuple[int, ...], bool]]:
@@ -110,7 +165,7 @@ def _steps(state: State, gang: GangShape) -> list[tuple[tuple[int, ...], bool]]:
     places = state.places
     active = [[p for p in pods if p not in places] if places else pods for pods in state.gangs[gang.index].active]
     steps: list[tuple[int, ...]]
-    if is_flat(gang):  # Most gangs; no walk.
+    if gang.is_flat:  # Most gangs; no walk.
         pods = tuple(active[0])
         if len(pods) <= gang.leaves[0].min_member:
             return [(pods, True)] if pods else []
@@ -191,18 +246,12 @@ def works_lost(problem: Problem, gangs: IntArray, charges: IntArray) -> FloatArr
     shares = [charges[:, r] / total[r] for r in range(3) if total[r] > 0]
     share = np.max(shares, axis=0) if shares else np.zeros(len(charges))
     scale = total[2] / 1000 if total[2] else total[0] / 1000
-    found, own = np.unique(gangs, return_inverse=True)
-    ages_s = np.array([_age_s(problem, problem.gangs[gang]) for gang in found.tolist()], dtype=np.float64)
-    lost: FloatArray = share * scale * ages_s[own.reshape(-1)]
+    ages_s = np.maximum(1.0, problem.snapshot.now_s - problem.gang_columns.start_s[gangs])
+    lost: FloatArray = share * scale * ages_s
     return lost
-
-
-def _age_s(problem: Problem, gang: GangShape) -> float:
-    started = gang.gang.last_start_s if gang.gang.last_start_s is not None else gang.gang.created_s
-    return max(1.0, problem.snapshot.now_s - started)
 
 
 def move_lost(problem: Problem, unit: Unit, moves: MovesSpec) -> float:
     """What ``unit`` loses if all of it moves, in GPU-seconds as `works_lost`: since its checkpoint, and its restart."""
-    age_s = _age_s(problem, problem.gangs[unit.gang])
+    age_s = max(1.0, problem.snapshot.now_s - float(problem.gang_columns.start_s[unit.gang]))
     return unit.work / age_s * (min(age_s, moves.checkpoint_s) + moves.restart_s)

@@ -219,8 +219,8 @@ class Outcome:
     @property
     def waiting(self) -> list[int]:
         """Gangs with pods that might be placed still."""
-        gangs = self.state.problem.gangs
-        return [gang for gang, now in enumerate(self.state.gangs) if any(now.pending) and gangs[gang].waits]
+        gangs = self.state.gangs
+        return [gang for gang in self.state.problem.gang_columns.waiting if any(gangs[gang].pending)]
 
     def has_admitted(self) -> frozenset[int]:
         """Gangs that got places in this cycle."""

@@ -8,7 +8,6 @@ left. A pod that fits ``idle`` and ``future`` can be bound at once; one that fit
 import bisect
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from functools import cached_property
 from itertools import islice
 from types import MappingProxyType
@@ -20,10 +19,10 @@ from numpy.typing import NDArray
 from kai_solver.errors import InternalError
 from kai_solver.fairness import QueueOrder
 from kai_solver.planstate.devices import best_ones, choose_devices
+from kai_solver.planstate.gang_states import GangStates, leaf_positions
 from kai_solver.planstate.overload import Overload
-from kai_solver.problem import Leaf, Problem
+from kai_solver.problem import Problem
 from kai_solver.problem.charges import Charge, charge
-from kai_solver.problem.gangs import leaf_positions
 from kai_solver.problem.rules import Spacing, answering
 from kai_solver.units import MILLI, PODS
 from kai_solver.units.shares import PARTS_OF_MILLI, WHOLE, floor_milli
@@ -45,14 +44,6 @@ class Place(NamedTuple):
     now: bool
     charge: Charge
     grants: Grants = NO_GRANTS
-
-
-@dataclass(slots=True)
-class GangState:
-    """Pods of one gang by leaf: those that run or will, and those that wait. Both in task order."""
-
-    active: list[list[int]]
-    pending: list[list[int]]
 
 
 class State:
@@ -102,8 +93,8 @@ class State:
         self.gone: set[int] = set()
         self.is_gone: BoolArray = np.zeros(len(problem.pods), dtype=np.bool_)
         self.is_out: BoolArray = np.zeros(len(problem.pods), dtype=np.bool_)
-        self.gangs = [_standing(gang.leaves) for gang in problem.gangs]
-        self.leaf_of = leaf_positions(problem.gangs, len(problem.pods))
+        self.gangs = GangStates(problem.gangs)
+        self.leaf_of = leaf_positions(problem)
         self.order = QueueOrder(problem.queues, problem.share, problem.allocatable, problem.total)
         self.touched: list[int] = []
         self.paid: list[int] = []
@@ -586,10 +577,3 @@ class State:
         kept, slots = self.reserved(node, now=False)
         asked = self.problem.shapes.shapes[self.problem.pod_shape[pod]].request[PODS]
         return slots - asked >= sum(not kept[d] for d in held_devices)
-
-
-def _standing(leaves: Sequence[Leaf]) -> GangState:
-    """At the start of the cycle."""
-    if len(leaves) == 1:  # As in most gangs.
-        return GangState([[*leaves[0].active]], [[*leaves[0].pending]])
-    return GangState([[*leaf.active] for leaf in leaves], [[*leaf.pending] for leaf in leaves])

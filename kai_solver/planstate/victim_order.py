@@ -20,8 +20,8 @@ IntArray = NDArray[np.int64]
 
 def victim_ranks(state: State, table: UnitTable) -> IntArray:
     """(U,) position of every unit in the order in which KAI would take them, 0 first."""
-    rank = np.empty(len(table.units), dtype=np.int64)
-    if table.units:
+    rank = np.empty(len(table.gang), dtype=np.int64)
+    if len(rank):
         merger = _Merger(state, table, _lines(state, table))
         rank[merger.below(state.problem.queues.roots)] = np.arange(len(rank))
     return rank
@@ -29,23 +29,32 @@ def victim_ranks(state: State, table: UnitTable) -> IntArray:
 
 def _lines(state: State, table: UnitTable) -> dict[int, IntArray]:
     """By leaf queue, its units in the order in which they leave it: that of `fairness.gang_order_key`, reversed."""
+    columns = state.problem.gang_columns
     numbers, first, own = np.unique(table.gang, return_index=True, return_inverse=True)
-    shapes = [state.problem.gangs[number] for number in numbers.tolist()]
-    gangs = [shape.gang for shape in shapes]
-    names = [gang.uid or gang.key for gang in gangs]
-    by_name = np.empty(len(names), dtype=np.int64)
-    by_name[sorted(range(len(names)), key=names.__getitem__, reverse=True)] = np.arange(len(names))
-    minimum = np.array([sum(leaf.min_member for leaf in shape.leaves) for shape in shapes], dtype=np.int64)
-    created_s = np.array([gang.created_s for gang in gangs], dtype=np.float64)
-    priority = np.array([gang.priority for gang in gangs], dtype=np.int64)
-    queue = np.array([shape.queue for shape in shapes], dtype=np.int64)[own]
+    queue, priority, created_s = columns.queue[numbers], columns.priority[numbers], columns.created_s[numbers]
+    by_name = _by_name(state, numbers, queue, priority, created_s)
     # The pods of a gang that run when its unit leaves: those of the unit and of the units after it.
     ends = np.append(table.starts[first[1:]], len(table.pods))
-    elastic = np.sign(ends[own] - table.starts - minimum[own])
-    step = np.arange(len(own)) - first[own]
-    order = np.lexsort((step, numbers[own], by_name[own], -created_s[own], -elastic, priority[own], queue))
-    leaves, starts = np.unique(queue[order], return_index=True)
+    elastic = np.sign(ends[own] - table.starts - columns.minimum[table.gang])
+    # Where all that is equal, gangs come in their order, and units in theirs: the sort keeps it.
+    order = np.lexsort((by_name[own], -created_s[own], -elastic, priority[own], queue[own]))
+    leaves, starts = np.unique(queue[own][order], return_index=True)
     return dict(zip(leaves.tolist(), np.split(order, starts[1:]), strict=True))
+
+
+def _by_name(
+    state: State, gangs: IntArray, queue: IntArray, priority: IntArray, created_s: NDArray[np.float64]
+) -> IntArray:
+    """(K,) numbers of ``gangs`` by name, the last name first; 0 where a gang is told apart by the other arrays."""
+    order = np.lexsort((created_s, priority, queue))
+    like_next = np.ones(max(0, len(order) - 1), dtype=np.bool_)
+    for row in (created_s[order], priority[order], queue[order]):
+        like_next &= row[1:] == row[:-1]
+    tied = order[np.append(like_next, False) | np.append(False, like_next)].tolist() if len(order) else []
+    names = {at: state.problem.gangs[int(gangs[at])].gang for at in tied}
+    found = np.zeros(len(gangs), dtype=np.int64)
+    found[sorted(tied, key=lambda at: names[at].uid or names[at].key, reverse=True)] = np.arange(len(tied))
+    return found
 
 
 class _Merger:

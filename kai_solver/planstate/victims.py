@@ -1,6 +1,6 @@
 """Units that could leave, what that would cost, and where they are now."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -36,6 +36,27 @@ class Hold:
     grants: Mapping[str, Sequence[Any]]
 
 
+class UnitsOfGangs(Mapping[int, list[int]]):
+    """By gang, its units in the order in which they may leave; gangs without units are not in it."""
+
+    def __init__(self, gang_of: IntArray) -> None:
+        """``gang_of`` (U,): the gang of each unit, ascending."""
+        self._gangs: list[int] = np.unique(gang_of).tolist()
+        self._starts: list[int] = np.searchsorted(gang_of, np.arange(int(gang_of.max(initial=-1)) + 2)).tolist()
+
+    def __getitem__(self, gang: int) -> list[int]:
+        own = range(self._starts[gang], self._starts[gang + 1]) if 0 <= gang < len(self._starts) - 1 else range(0)
+        if not own:
+            raise KeyError(gang)
+        return list(own)
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(self._gangs)
+
+    def __len__(self) -> int:
+        return len(self._gangs)
+
+
 class VictimPool:
     """Units of all gangs that may ever leave, and where their pods are now (moved ones at their new place).
 
@@ -53,25 +74,20 @@ class VictimPool:
     @classmethod
     def of_running(cls, state: State) -> "VictimPool":
         """Units of all preemptible gangs that run."""
-        node = state.problem.pod_node
-        candidates = [gang for gang in state.problem.gangs if gang.gang.preemptible and gang.active]
-        return cls(state, [gang for gang in candidates if all(node[pod] >= 0 for pod in gang.active)])
+        gangs = state.problem.gang_columns
+        return cls(state, np.flatnonzero(gangs.preemptible & gangs.lies))
 
-    def __init__(self, state: State, candidates: Iterable[GangShape]) -> None:
+    def __init__(self, state: State, candidates: IntArray) -> None:
+        """``candidates``: gangs, in ascending order."""
         self.state = state
         self.table = units_of(state, candidates)
         self.units, self.gang_of, self.charges = self.table.units, self.table.gang, self.table.charge
-        self.of_gang: dict[int, list[int]] = {}
-        for unit, gang in enumerate(self.gang_of.tolist()):
-            self.of_gang.setdefault(gang, []).append(unit)
+        self.of_gang = UnitsOfGangs(self.gang_of)
         problem = state.problem
-        self.queue_of: IntArray = np.array(
-            [problem.gangs[gang].queue for gang in self.gang_of.tolist()], dtype=np.int64
-        )
+        self.queue_of: IntArray = problem.gang_columns.queue[self.gang_of]
         self.shares = self.table.any(problem.columns.shares)
         self.may_move = self.table.all(problem.columns.is_replaced)
-        self.is_elastic = np.array([len(self.of_gang[gang]) > 1 for gang in self.gang_of.tolist()], dtype=np.bool_)
-        self._is_core: BoolArray = np.array([unit.is_core for unit in self.units], dtype=np.bool_)
+        self.is_elastic: BoolArray = np.bincount(self.gang_of, minlength=1)[self.gang_of] > 1
         self._first_pod = self.table.first_pod
         self._first: list[int] = self._first_pod.tolist()
         self.releases = UnitReleases(state, self.units)
@@ -104,12 +120,12 @@ class VictimPool:
     def stakes(self, *, by_gpus: bool) -> dict[int, int]:
         """By priority, the work of all units, rounded one by one; ``by_gpus``: thousandths of their GPUs."""
         if by_gpus not in self._stakes:
-            found: dict[int, int] = {}
-            gangs = self.state.problem.gangs
-            for unit in self.units:
-                stratum = gangs[unit.gang].gang.priority
-                found[stratum] = found.get(stratum, 0) + round(unit.charge[GPU] if by_gpus else unit.work)
-            self._stakes[by_gpus] = found
+            strata, own = np.unique(self.state.problem.gang_columns.priority[self.gang_of], return_inverse=True)
+            stakes = np.zeros(len(strata), dtype=np.int64)
+            np.add.at(
+                stakes, own.reshape(-1), self.charges[:, GPU] if by_gpus else np.rint(self.table.work).astype(int)
+            )
+            self._stakes[by_gpus] = dict(zip(strata.tolist(), stakes.tolist(), strict=True))
         return self._stakes[by_gpus]
 
     def pin(self, gangs: Iterable[int]) -> None:
@@ -117,7 +133,7 @@ class VictimPool:
         for gang in gangs:
             self.pinned.add(gang)
             for unit in self.of_gang.get(gang, ())[-1:]:
-                self._is_pinned[unit] = self._is_core[unit]
+                self._is_pinned[unit] = self.table.is_core[unit]
 
     def unpin(self, gangs: Iterable[int]) -> None:
         """The cores of ``gangs`` may leave again."""
@@ -157,13 +173,13 @@ class VictimPool:
         Up to four strata lie 1e4 apart, more share the same span, as doubles would lose the ties: a greedy may be
         rough, the stages compare exactly.
         """
-        gangs = self.state.problem.gangs
-        priority = np.array([gangs[gang].gang.priority for gang in self.gang_of.tolist()], dtype=np.int64)
+        priority = self.state.problem.gang_columns.priority[self.gang_of]
         strata, height = np.unique(priority, return_inverse=True)
         step = min(1e4, 1e12 ** (1 / max(1, len(strata) - 1)))
         worth = np.array([step**number for number in range(len(strata))], dtype=np.float64)[height.reshape(-1)]
-        work = np.array([unit.work for unit in self.units], dtype=np.float64)
-        cost: FloatArray = work * worth + self.table.sizes * 1e-3 + self._rank * (1e-6 / max(1, len(self.units)))
+        cost: FloatArray = (
+            self.table.work * worth + self.table.sizes * 1e-3 + self._rank * (1e-6 / max(1, len(self.units)))
+        )
         return cost
 
     # -- state of units ------------------------------------------------------------------------------------------

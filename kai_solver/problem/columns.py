@@ -3,11 +3,11 @@
 from collections.abc import Mapping, Sequence
 from functools import cached_property
 from itertools import chain
-from operator import attrgetter
 
 import numpy as np
 from numpy.typing import NDArray
 
+from kai_solver.problem.known_pods import KnownPods
 from kai_solver.problem.podtable import PodTable
 
 BoolArray = NDArray[np.bool_]
@@ -23,18 +23,20 @@ class PodColumns:
         (P,) indices of the node, the shape and the gang of each pod; -1 for no node, and for no gang.
     """
 
-    def __init__(self, table: PodTable, held_devices: Mapping[int, Sequence[int]]) -> None:
+    def __init__(self, table: PodTable, known_pods: KnownPods, held_devices: Mapping[int, Sequence[int]]) -> None:
         """``held_devices``: by pod, in ascending order."""
         self._table = table
         self._held_devices = held_devices
-        self.node = _column(table.pod_node)
+        self.node = table.nodes
         self.shape = _column(table.pod_shape)
-        self.gang = _column(table.pod_gang)
+        self.gang = table.gang_of
+        self._replaced = [row.are_replaced for row in known_pods.rows]
+        self._sizes = table.sizes
 
     @cached_property
     def charge(self) -> IntArray:
         """(P, 3) what the queue of each pod pays for it."""
-        return np.fromiter(chain.from_iterable(self._table.charges), dtype=np.int64).reshape(-1, 3)
+        return self._table.charge_rows()
 
     @cached_property
     def devices(self) -> IntArray:
@@ -74,7 +76,12 @@ class PodColumns:
     @cached_property
     def is_replaced(self) -> BoolArray:
         """(P,) pods that their controller makes again when they are gone."""
-        return np.fromiter(map(attrgetter("is_replaced"), self._table.pods), dtype=np.bool_, count=len(self.node))
+        pods, ends = self._table.pods, np.cumsum(self._sizes)
+        found: BoolArray = np.repeat(np.array([*self._replaced, -1]) > 0, self._sizes)
+        for row in [row for row, are in enumerate([*self._replaced, -1]) if are < 0]:
+            own = slice(int(ends[row] - self._sizes[row]), int(ends[row]))
+            found[own] = [pod.is_replaced for pod in pods[own]]
+        return found
 
 
 def _column(numbers: Sequence[int]) -> IntArray:

@@ -1,6 +1,6 @@
 """Gang trees flattened to indices: which pods belong to which leaf, and what every inner node needs."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import NamedTuple
@@ -43,10 +43,12 @@ class TreeNode(NamedTuple):
 
 @dataclass(slots=True, eq=False)
 class GangShape:
-    """A gang as the search sees it; never changed (not frozen, since one is made for every gang in every cycle).
+    """A gang as the search sees it; never changed (not frozen, since that takes longer to make).
 
     Attributes
     ----------
+    index, first
+        Its number, and that of the first of its pods.
     placement
         What holds for its pods: its own word, else its queues'.
     family
@@ -61,6 +63,12 @@ class GangShape:
     leaves: tuple[Leaf, ...]
     placement: Placement = NO_PLACEMENT
     family: int = -1
+    first: int = 0
+
+    @property
+    def is_flat(self) -> bool:
+        """True for a gang of one podset and no choice: its minimum is the podset's."""
+        return len(self.leaves) == 1 and self.root.needed == 1 and self.root.children[0] is self.leaves[0]
 
     @property
     def is_spaced(self) -> bool:
@@ -152,22 +160,25 @@ def shape_gang(
         leaf = _leaf(child, stands.get(child.name, _NOBODY), first_pod)
         needed = 1 if group.min_subgroups is None else group.needed
         flat = TreeNode(group.name, needed, group.topology, (leaf,))
-        return GangShape(index, gang, queue, flat, (leaf,), placement, family)
+        return GangShape(index, gang, queue, flat, (leaf,), placement, family, first_pod)
     leaves: list[Leaf] = []
     root = _node(group, stands, first_pod, leaves)
-    return GangShape(index, gang, queue, root, tuple(leaves), placement, family)
+    return GangShape(index, gang, queue, root, tuple(leaves), placement, family, first_pod)
 
 
-def renumbered(shape: GangShape, index: int, shift: int) -> GangShape:
-    """The same gang with the number ``index``, and pods that come ``shift`` later in the problem's table."""
+def renumbered(shape: GangShape, index: int, first: int) -> GangShape:
+    """The same gang with the number ``index``, and with pods from the number ``first`` on."""
+    if shape.index == index and shape.first == first:
+        return shape
+    shift = first - shape.first
     if len(shape.leaves) == 1 and shape.root.children[0] is shape.leaves[0]:
         leaf = _shifted(shape.leaves[0], shift)
         group = shape.root
         flat = TreeNode(group.name, group.needed, group.topology, (leaf,))
-        return GangShape(index, shape.gang, shape.queue, flat, (leaf,), shape.placement, shape.family)
+        return GangShape(index, shape.gang, shape.queue, flat, (leaf,), shape.placement, shape.family, first)
     leaves: list[Leaf] = []
     root = _shifted_below(shape.root, shift, leaves)
-    return GangShape(index, shape.gang, shape.queue, root, tuple(leaves), shape.placement, shape.family)
+    return GangShape(index, shape.gang, shape.queue, root, tuple(leaves), shape.placement, shape.family, first)
 
 
 def _shifted_below(node: TreeNode, shift: int, leaves: list[Leaf]) -> TreeNode:
@@ -233,13 +244,3 @@ def leaves_below(node: TreeNode | Leaf) -> tuple[Leaf, ...]:
     if isinstance(node, Leaf):
         return (node,)
     return tuple(leaf for child in node.children for leaf in leaves_below(child))
-
-
-def leaf_positions(gangs: Iterable[GangShape], pods: int) -> list[int]:
-    """By pod, of so many, the position of its leaf among those of its gang."""
-    positions = [0] * pods
-    for gang in gangs:
-        for position, leaf in enumerate(gang.leaves[1:] if len(gang.leaves) > 1 else (), start=1):
-            for pod in (*leaf.active, *leaf.pending):
-                positions[pod] = position
-    return positions

@@ -1,10 +1,11 @@
 """Which pods are there, came and left since the last cycle: gangs, and foreign pods all together."""
 
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from itertools import chain, repeat
 from operator import attrgetter
 
-from kai_solver.domain import Gang, Pod
+from kai_solver.domain import Gang, Pod, is_moving
+from kai_solver.problem.gang_facts import GangFacts
 from kai_solver.problem.kinds import Kinds
 from kai_solver.problem.rows import FOREIGN, NO_DEVICES, GangRow, Lodgers, gang_row
 
@@ -21,8 +22,10 @@ class KnownPods:
         Of the gangs, by key.
     come, gone
         Gangs that were not there in the cycle before, and gangs that are there no more.
-    crowds
+    pod_counts
         How many pods cost a queue the same.
+    facts
+        Of the gangs of ``rows``, by their slots.
     """
 
     def __init__(self, kinds: Kinds) -> None:
@@ -32,8 +35,10 @@ class KnownPods:
         self.come: list[Lodgers] = []
         self.gone: list[Lodgers] = []
         self.pod_counts: dict[Paying, int] = {}
+        self.facts = GangFacts()
         self._index: dict[str, int] = {}
         self._rows: dict[int, GangRow] = {}
+        self._moving: set[int] = set()
         self._foreign: tuple[Pod, ...] = ()
 
     def call(self, gangs: Sequence[Gang], foreign: tuple[Pod, ...], index: dict[str, int]) -> None:
@@ -43,15 +48,30 @@ class KnownPods:
             for lodgers in (*before.values(), self.foreign):
                 lodgers.origins = [index.get(pod.node, -1) for pod in lodgers.pods]
             self._index = index
-        rows = [before.get(id(gang)) or gang_row(gang, kinds, index) for gang in gangs]
         # A row holds its gang, so that no other object can have the same identity meanwhile.
-        self._rows = {id(row.source): row for row in rows}
-        come = [row for key, row in self._rows.items() if key not in before]
-        gone = [row for key, row in before.items() if key not in self._rows]
+        now: dict[int, GangRow] = {}
+        come: list[GangRow] = []
+        for gang in gangs:
+            own = id(gang)
+            row = before.get(own) or now.get(own)
+            if row is None:
+                row = gang_row(gang, kinds, index)
+                come.append(row)
+            now[own] = row
+        gone = [row for key, row in before.items() if key not in now]
+        self._rows = now
+        self._moving = {own for own in self._moving if own in now}
+        for row in come:
+            if any(is_moving(pod) for pod in row.pods if pod.nominated_node):
+                self._moving.add(id(row.source))
         self._count(come, +1)
         self._count(gone, -1)
+        for row in gone:
+            self.facts.leave(row.slot)
+        for row in come:
+            row.slot = self.facts.enter()
         self.come, self.gone = [*come], [*gone]
-        self.rows = sorted(rows, key=attrgetter("key"))
+        self.rows = sorted(map(now.__getitem__, map(id, gangs)), key=attrgetter("key"))
         if foreign != self._foreign:
             self.gone.append(self.foreign)
             self._foreign = foreign
@@ -59,6 +79,10 @@ class KnownPods:
             origins = [index.get(pod.node, -1) for pod in pods]
             self.foreign = Lodgers(FOREIGN, pods, kinds.of(pods), origins, NO_DEVICES)
             self.come.append(self.foreign)
+
+    def still(self) -> Container[int]:
+        """Gangs, by identity, of which no pod leaves one node for another."""
+        return self._rows.keys() - self._moving if self._moving else self._rows
 
     def held_devices(self) -> dict[int, tuple[int, ...]]:
         """Devices held, by index of the pod."""

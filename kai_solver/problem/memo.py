@@ -9,7 +9,7 @@ What left the cluster is forgotten with the next problem.
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from kai_solver.domain import Policy, Queue, Snapshot
+from kai_solver.domain import Policy, Queue, Snapshot, with_moves
 from kai_solver.fairness import QueueTree
 from kai_solver.predicates import NodePredicates
 from kai_solver.problem.fabric import Graphs, uneven_graphs
@@ -46,6 +46,10 @@ class Memo:
     def clear(self) -> None:
         """Drop everything: an error may have left it half changed."""
         self.__dict__.update(Memo().__dict__)
+
+    def moved(self, snapshot: Snapshot) -> Snapshot:
+        """``snapshot`` with moving pods also at their new places."""
+        return with_moves(snapshot, self._tenants[0].still() if self._tenants is not None else ())
 
     def ruled(self, snapshot: Snapshot) -> Snapshot:
         """``snapshot`` with what topologies and nodes say of tenants, spares and maintenance as rules of its pods."""

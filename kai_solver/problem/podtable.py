@@ -1,12 +1,16 @@
 """All pods of a snapshot by number: shape, gang, node and what they cost; and the gangs that take part."""
 
 from collections.abc import Hashable, Iterator, Sequence
-from itertools import chain, repeat
+from itertools import chain
 from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
 
 from kai_solver.domain import NO_PLACEMENT, Gang, Placement, Pod, Policy, Snapshot, inherited
 from kai_solver.fairness import QueueTree
 from kai_solver.problem.charges import Charge, charge
+from kai_solver.problem.gang_columns import GangColumns, GangShapes
 from kai_solver.problem.gangs import GangShape, renumbered, shape_gang
 from kai_solver.problem.kinds import Kinds
 from kai_solver.problem.known_pods import KnownPods
@@ -15,6 +19,9 @@ from kai_solver.problem.podrules import PodRules
 from kai_solver.problem.rows import GangRow
 from kai_solver.problem.rules import surveyed
 from kai_solver.problem.shapes import ShapeTable, Style
+
+BoolArray = NDArray[np.bool_]
+IntArray = NDArray[np.int64]
 
 
 class Load(NamedTuple):
@@ -40,7 +47,15 @@ _Stretch = tuple[int, Placement]
 
 
 class PodTable:
-    """Pods by index with shape, gang, node and charge; gangs whose queue is a known leaf."""
+    """Pods by index with shape, gang, node and charge; gangs whose queue is a known leaf.
+
+    Attributes
+    ----------
+    sizes
+        Pods of each gang of the snapshot, by key, and last of the foreign pods.
+    nodes, gang_of
+        (P,) as ``pod_node`` and ``pod_gang``.
+    """
 
     def __init__(
         self, snapshot: Snapshot, known_pods: KnownPods, kinds: Kinds, node_table: NodeTable, tree: QueueTree
@@ -53,19 +68,20 @@ class PodTable:
         self.pods: tuple[Pod, ...] = tuple(chain.from_iterable([row.pods for row in every]))
         self.kinds: list[int] = list(chain.from_iterable([row.kinds for row in every]))
         self.pod_node: list[int] = list(chain.from_iterable([row.origins for row in every]))
+        self.nodes: IntArray = np.array(self.pod_node, dtype=np.int64)
         self._met = dict.fromkeys(self.kinds)
         self._cost = {kind: charge(kinds.samples[kind], node_table.min_memory_mib) for kind in self._met}
         rules = self._rules()
         surveys = surveyed(node_table.nodes, snapshot.schema)
         self.shapes = ShapeTable(node_table.nodes, node_table.predicates, rules, surveys)
-        self.gangs: list[GangShape] = []
         self.outside: dict[str, tuple[Gang, str]] = {}
         self._families: dict[tuple[str, Placement], int] = {}
         self._queue_infos: dict[str, _QueueInfo] = {}
         self._stretches: list[_Stretch] = []
-        numbers = self._number_gangs(known_pods.rows)
-        sizes = [len(row.kinds) for row in every]
-        self.pod_gang: list[int] = list(chain.from_iterable(map(repeat, (*numbers, -1), sizes)))
+        self.sizes: IntArray = np.array([len(row.kinds) for row in every], dtype=np.int64)
+        self.gangs, self.gang_columns, numbers = self._numbered(known_pods.rows)
+        self.gang_of: IntArray = np.repeat(np.append(numbers, -1), self.sizes)
+        self.pod_gang: list[int] = self.gang_of.tolist()
         self.pod_shape = self._number_shapes(rules, snapshot.policy)
         self.ruled = frozenset(self._ruled(rules))
         self.related = self.ruled.union(rules.wished(self.pods))
@@ -86,48 +102,55 @@ class PodTable:
 
     # -- gangs ---------------------------------------------------------------------------------------------------
 
-    def _number_gangs(self, rows: Sequence[GangRow]) -> list[int]:
-        """Index of every row's gang, -1 for those that take no part; their stretches are noted.
+    def _numbered(self, rows: Sequence[GangRow]) -> tuple[GangShapes, GangColumns, IntArray]:
+        """Gangs that take part; the number of every row's gang, -1 for those that do not. Their stretches are noted.
 
-        A gang that was numbered among the same queues takes part as it did: only its number is another one, and that
-        of its pods. Where one gang of a hundred changed, that is so of nearly all.
+        A gang that was numbered among the same queues takes part as it did, and only its number is another one. Where
+        one gang of a hundred changed, that is so of nearly all.
         """
-        numbers: list[int] = []
-        first = 0
-        last = NO_PLACEMENT
-        gangs, tree = self.gangs, self._tree
-        for row in rows:
-            known = row.shape
-            if known is not None and row.tree is tree and known.family < 0:
-                index = len(gangs)
-                if known.index != index or row.first != first:
-                    known = row.shape = renumbered(known, index, first - row.first)
-                    row.first = first
-                numbers.append(index)
-                gangs.append(known)
-                if known.placement is not last:
-                    self._stretches.append((first, last))
-                    last = known.placement
-                first += len(row.kinds)
-                continue
-            gang = row.gang
-            queue_info = self._queue_infos.get(gang.queue) or self._queue_info(gang.queue)
-            placement = NO_PLACEMENT
-            if gang.set_aside or queue_info.trouble:
-                self.outside[row.key] = (gang, gang.set_aside or queue_info.trouble)
-                numbers.append(-1)
-            else:
-                shape = self._shape(row, queue_info, first)
-                placement = shape.placement
-                numbers.append(len(gangs))
-                gangs.append(shape)
-            if placement is not last:
-                self._stretches.append((first, last))
-                last = placement
-            first += len(row.kinds)
-        self._stretches.append((first, last))
+        facts = self._known_pods.facts
+        facts.serve(self._tree)
+        slots = np.array([row.slot for row in rows], dtype=np.int64)
+        takes_part: BoolArray = facts.of(slots)["is_known"]
+        new = np.flatnonzero(~takes_part).tolist()
+        for at in new:
+            takes_part[at] = self._takes_part(rows[at])
+        numbers: IntArray = np.where(takes_part, np.cumsum(takes_part) - 1, -1)
+        first: IntArray = np.cumsum(self.sizes[:-1]) - self.sizes[:-1]
+        shaped = [rows[at] for at in new if takes_part[at]]
+        for row, at in zip(shaped, [at for at in new if takes_part[at]], strict=True):
+            row.shape = self._shape(row, int(numbers[at]), int(first[at]))
+        facts.write([row.slot for row in shaped], [row.known_shape for row in shaped])
+        own = np.flatnonzero(takes_part)
+        found, starts = facts.of(slots[own]), first[own]
+        partaking = [rows[at] for at in own.tolist()] if len(own) < len(rows) else rows
+        shapes = [row.known_shape for row in partaking]
+        self._note_stretches(shapes if found["is_placed"].any() else (), starts, self.sizes[own])
+        gangs = GangShapes(partaking, shapes, starts.tolist())
+        return gangs, GangColumns(found, starts, gangs, self.nodes), numbers
+
+    def _takes_part(self, row: GangRow) -> bool:
+        """Whether the gang's queue is a leaf; it is noted why not."""
+        gang = row.gang
+        queue_info = self._queue_infos.get(gang.queue) or self._queue_info(gang.queue)
+        trouble = gang.set_aside or queue_info.trouble
+        if trouble:
+            self.outside[row.key] = (gang, trouble)
+        return not trouble
+
+    def _note_stretches(self, shapes: Sequence[GangShape], first: IntArray, sizes: IntArray) -> None:
+        """Note the stretches of gangs with ``shapes``, whose pods begin at ``first``; none: no gang has a placement."""
+        end, last = 0, NO_PLACEMENT
+        for shape, start, size in zip(shapes, first.tolist(), sizes.tolist(), strict=False):
+            if start != end and last is not NO_PLACEMENT:  # Gangs that take no part lie between.
+                self._stretches.append((end, last))
+                last = NO_PLACEMENT
+            if shape.placement is not last:
+                self._stretches.append((start, last))
+                last = shape.placement
+            end = start + size
+        self._stretches.append((end, last))
         self._stretches.append((len(self.pods), NO_PLACEMENT))
-        return numbers
 
     def _queue_info(self, name: str) -> _QueueInfo:
         """The queue of that name, looked up once."""
@@ -139,8 +162,10 @@ class PodTable:
         queue_info = self._queue_infos[name] = _QueueInfo(queue, is_leaf, _queue_trouble(name, tree), placement)
         return queue_info
 
-    def _shape(self, row: GangRow, queue_info: _QueueInfo, first: int) -> GangShape:
-        index, known, gang = len(self.gangs), row.shape, row.gang
+    def _shape(self, row: GangRow, index: int, first: int) -> GangShape:
+        """The gang's shape; the last one where it is the same."""
+        known, gang = row.shape, row.gang
+        queue_info = self._queue_infos.get(gang.queue) or self._queue_info(gang.queue)
         placement, family = queue_info.placement, -1
         if gang.placement is not NO_PLACEMENT and gang.placement != NO_PLACEMENT:
             above = (self._tree.queues[q].placement for q in self._tree.path[queue_info.queue])
@@ -148,16 +173,9 @@ class PodTable:
         if placement is not NO_PLACEMENT and (placement.is_rule or placement.nodes == "spread"):
             # Number of the workload, where it matters which of its pods are on one node.
             family = self._families.setdefault((gang.family, placement), len(self._families))
-        if (
-            known is None
-            or known.index != index
-            or row.first != first
-            or row.tree is not self._tree
-            or known.family != family
-        ):
-            known = shape_gang(index, gang, row.stands, queue_info.queue, first, placement, family)
-            row.shape, row.first, row.tree = known, first, self._tree
-        return known
+        if known is not None and (known.queue, known.placement, known.family) == (queue_info.queue, placement, family):
+            return renumbered(known, index, first)
+        return shape_gang(index, gang, row.stands, queue_info.queue, first, placement, family)
 
     # -- pods ----------------------------------------------------------------------------------------------------
 
@@ -195,6 +213,16 @@ class PodTable:
                 if node < 0:
                     least[index] = charge(samples[kind], node_table.max_memory_mib)
         return charges, least
+
+    def charge_rows(self) -> IntArray:
+        """(P, 3) `charges`."""
+        samples = self._kinds.samples
+        if any(samples[kind].gpu.memory_mib for kind in self._met):
+            return np.array(self.charges, dtype=np.int64).reshape(-1, 3)
+        by_kind = np.zeros((max(self._met, default=0) + 1, 3), dtype=np.int64)
+        by_kind[list(self._met)] = np.array(list(self._cost.values()), dtype=np.int64).reshape(-1, 3)
+        found: IntArray = by_kind[np.array(self.kinds, dtype=np.int64)]
+        return found
 
     def _charge_on(self, kind: int, node: int) -> Charge:
         """What a pod of ``kind`` costs on ``node``; -1: it waits, and pays as on the smallest devices."""

@@ -7,14 +7,14 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from kai_solver.domain import Gang, Node, Pod, Policy, Snapshot, with_moves
+from kai_solver.domain import Gang, Node, Pod, Policy, Snapshot
 from kai_solver.fairness import QueueTree, ReclaimRight, allocatable_share, fair_share
 from kai_solver.leftover import Outlook
 from kai_solver.predicates import NodePredicates
 from kai_solver.problem.charges import BEYOND, Charge
 from kai_solver.problem.columns import PodColumns
 from kai_solver.problem.fabric import Fabric, fabric_of
-from kai_solver.problem.gangs import GangShape
+from kai_solver.problem.gang_columns import GangColumns, GangShapes
 from kai_solver.problem.memo import Memo
 from kai_solver.problem.node_table import NodeTable
 from kai_solver.problem.podtable import PodTable
@@ -60,7 +60,8 @@ class Problem:
     share, allocatable
         (Q, 3) fair share and allocatable share; fixed within the cycle as in KAI.
     gangs
-        Gangs of known leaf queues. ``outside``: the others (set aside, unknown queue, not a leaf), with the reason.
+        Gangs of known leaf queues; ``gang_columns``: what they are, as arrays. ``outside``: the others (set aside,
+        unknown queue, not a leaf), with the reason.
     outlook
         What is left over is worth so much; None where the model packs and spreads by what is free.
     devices
@@ -106,7 +107,8 @@ class Problem:
     allocated_fixed: list[list[int]]
     share: list[list[int]]
     allocatable: list[list[int]]
-    gangs: tuple[GangShape, ...]
+    gangs: GangShapes
+    gang_columns: GangColumns
     outside: dict[str, tuple[Gang, str]]
     domains: dict[str, DomainTree] = field(default_factory=dict)
     outlook: Outlook | None = None
@@ -170,7 +172,7 @@ def build_problem(snapshot: Snapshot, memo: Memo | None = None) -> Problem:
     What did not change since an earlier problem of the same cluster, which ``memo`` knows, is not worked out again.
     """
     memo = memo or Memo()
-    snapshot = memo.ruled(with_moves(snapshot))
+    snapshot = memo.ruled(memo.moved(snapshot))
     node_table, tree, kinds = memo.node_table(snapshot), memo.tree(snapshot), memo.kinds(snapshot)
     known_pods, occupancy = memo.tenants(snapshot, node_table, kinds)
     table = PodTable(snapshot, known_pods, kinds, node_table, tree)
@@ -200,7 +202,7 @@ def build_problem(snapshot: Snapshot, memo: Memo | None = None) -> Problem:
         pod_shape=table.pod_shape,
         pod_gang=table.pod_gang,
         pod_node=table.pod_node,
-        columns=PodColumns(table, held_devices),
+        columns=PodColumns(table, known_pods, held_devices),
         charges=table.charges,
         least_charges=table.least_charges,
         held_devices=held_devices,
@@ -211,7 +213,8 @@ def build_problem(snapshot: Snapshot, memo: Memo | None = None) -> Problem:
         allocated_fixed=fixed.tolist(),
         share=share.tolist(),
         allocatable=allocatable_share(tree, share).tolist(),
-        gangs=tuple(table.gangs),
+        gangs=table.gangs,
+        gang_columns=table.gang_columns,
         outside=table.outside,
         domains=node_table.domains,
         devices=node_table.gpus,

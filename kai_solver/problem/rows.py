@@ -6,7 +6,7 @@ from operator import attrgetter, lt
 from typing import Final
 
 from kai_solver.domain import Gang, Pod, PodStatus
-from kai_solver.fairness import QueueTree
+from kai_solver.errors import InternalError
 from kai_solver.problem.gangs import GangShape, Standings, standings, standings_of
 from kai_solver.problem.kinds import Kinds
 
@@ -31,9 +31,9 @@ class Lodgers:
 
     Attributes
     ----------
-    homes
-        Index of each pod's node, -1: none; by the numbers of one ground.
-    seats
+    origins
+        Index of each pod's node, -1: none; by the numbers of one node table.
+    held_devices
         Devices of each pod; empty where none of them has any.
     """
 
@@ -52,19 +52,30 @@ class GangRow(Lodgers):
     ----------
     source
         The snapshot's gang; ``gang``: the same with its pods in order.
-    crowds
+    pod_counts
         How many of its pods cost the same.
+    slot
+        Its place among `GangFacts`.
+    are_replaced
+        Whether its pods are made again when they are gone: 1 if all are, 0 if none is, else -1.
     shape
-        As it was last numbered, from the pod ``first`` on and in the tree ``tree``.
+        As it was last numbered; None: it had no place among the queues yet.
     """
 
     source: Gang
     gang: Gang
     stands: Standings
     pod_counts: dict[PodCount, int]
+    are_replaced: int
+    slot: int = -1
     shape: GangShape | None = None
-    first: int = -1
-    tree: QueueTree | None = None
+
+    @property
+    def known_shape(self) -> GangShape:
+        """The shape of a gang that takes part."""
+        if self.shape is None:
+            raise InternalError(f"{self.key} takes part without a shape")
+        return self.shape
 
 
 def gang_row(gang: Gang, kinds: Kinds, index: dict[str, int]) -> GangRow:
@@ -79,7 +90,9 @@ def gang_row(gang: Gang, kinds: Kinds, index: dict[str, int]) -> GangRow:
     else:
         numbers = kinds.of(pods)
         stands, pod_counts = standings(pods), _pod_counts(pods, numbers)
-    return GangRow(gang.key, pods, numbers, origins, NO_DEVICES, gang, ordered, stands, pod_counts)
+    replaced = sum([pod.is_replaced for pod in pods])
+    are_replaced = 0 if not replaced else 1 if replaced == len(pods) else -1
+    return GangRow(gang.key, pods, numbers, origins, NO_DEVICES, gang, ordered, stands, pod_counts, are_replaced)
 
 
 def _is_uniform(pods: Sequence[Pod]) -> bool:

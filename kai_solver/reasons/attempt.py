@@ -14,6 +14,7 @@ from kai_solver.domain import FitError, Reason, TopologyConstraint
 from kai_solver.placement.placing import FEW_PODS, Placer
 from kai_solver.planstate.allocation_units import AllocationUnit, Part
 from kai_solver.reasons.domain_reasons import DomainReasons, known_level
+from kai_solver.reasons.looks import Looks
 from kai_solver.reasons.node_reasons import NodeReasons, beyond_largest, counted, not_met
 
 BoolArray = NDArray[np.bool_]
@@ -50,10 +51,10 @@ class Attempt:
     placed: int
 
 
-def attempt(placer: Placer, unit: AllocationUnit) -> Attempt:
-    """Try ``unit`` as KAI would in the present state, which is left as it was."""
+def attempt(placer: Placer, unit: AllocationUnit, looks: Looks) -> Attempt:
+    """Try ``unit`` as KAI would in the present state, that of ``looks``, which is left as it was."""
     mark = placer.state.mark()
-    walk = _Walk(placer, unit)
+    walk = _Walk(placer, unit, looks)
     walk.part(unit.root, None)
     placer.state.rollback(mark)
     return Attempt(tuple(dict.fromkeys(walk.errors)), walk.stuck, walk.nodes, walk.available, walk.placed)
@@ -62,8 +63,9 @@ def attempt(placer: Placer, unit: AllocationUnit) -> Attempt:
 class _Walk:
     """One attempt to place a unit, in KAI's order: subgroup sets, then podsets, pod by pod."""
 
-    def __init__(self, placer: Placer, unit: AllocationUnit) -> None:
+    def __init__(self, placer: Placer, unit: AllocationUnit, looks: Looks) -> None:
         self.placer = placer
+        self.looks = looks
         self.state = placer.state
         self.unit = unit
         self.gang = placer.state.problem.gangs[unit.gang]
@@ -86,7 +88,7 @@ class _Walk:
             return False
         if not known_level(tree, constraint):
             return self._inside(part, allowed)
-        answer = DomainReasons(self.state, tree, part, constraint, GANG).answer(allowed)
+        answer = DomainReasons(self.looks.domain_room(), tree, part, constraint, GANG).answer(allowed)
         self.errors += answer.errors
         for domain in answer.domains[:_MOST_DOMAINS]:
             mark = self.state.mark()
@@ -108,7 +110,7 @@ class _Walk:
             reason = self._beyond(pod)
             if not reason and self.placer.place_pod(pod, allowed):
                 continue
-            nodes = NodeReasons(self.state, pod)
+            nodes = NodeReasons(self.state, pod, self.looks.node_room(self.state.problem.pod_shape[pod]))
             if self.stuck is None:
                 self._stop_at(pod, nodes)
             self._refused(part, index, pod, reason or self._why(nodes, allowed))

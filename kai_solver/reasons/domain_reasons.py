@@ -33,11 +33,50 @@ class DomainAnswer:
     errors: tuple[FitError, ...] = ()
 
 
+class DomainRoom:
+    """What is free on nodes in the present state, as KAI counts it for domains.
+
+    Attributes
+    ----------
+    free
+        (R, N) once everything that leaves has left; GPUs: whole devices. Do not write to it.
+    """
+
+    def __init__(self, state: State) -> None:
+        self.state = state
+        self.free: FloatArray = state.future.astype(np.float64)
+        self.free[GPU] = state.whole_later
+        self._known: dict[bytes, NDArray[np.int64] | None] = {}
+
+    def per_node(self, largest: FloatArray) -> NDArray[np.int64] | None:
+        """(N,) pods of a request ``largest`` (R,) that each node takes; None: it asks for nothing but a pod's slot."""
+        key = largest.tobytes()
+        if key not in self._known:
+            self._known[key] = self._per_node(largest)
+        return self._known[key]
+
+    def _per_node(self, largest: FloatArray) -> NDArray[np.int64] | None:
+        asked = np.flatnonzero(largest > 0)
+        if not len(np.delete(asked, asked == PODS)):
+            return None
+        free = self.free
+        if 0 < largest[GPU] < 1:
+            free, future = free.copy(), self.state.device_future
+            partial = np.where(future < WHOLE, np.maximum(future, 0), 0)
+            free[GPU] += partial.sum(axis=1) / WHOLE
+        slots = np.floor(free[asked] / largest[asked, None] + 1e-9).min(axis=0)
+        room: NDArray[np.int64] = np.maximum(slots, 0).astype(np.int64)
+        return room
+
+
 class DomainReasons:
     """The domains of one topology for the pods of one part, in the present state."""
 
-    def __init__(self, state: State, tree: DomainTree, part: Part, constraint: TopologyConstraint, gang: str) -> None:
-        self.state = state
+    def __init__(
+        self, room: DomainRoom, tree: DomainTree, part: Part, constraint: TopologyConstraint, gang: str
+    ) -> None:
+        self.room = room
+        self.state = state = room.state
         self.tree = tree
         self.part = part
         self.constraint = constraint
@@ -46,7 +85,7 @@ class DomainReasons:
         shapes = [state.problem.pod_shape[pod] for pod in self.pods]
         rows = {shape: _request(state, shape) for shape in dict.fromkeys(shapes)}
         self.requests = np.array([rows[shape] for shape in shapes], dtype=np.float64)
-        self.free = _free(state)
+        self.free = room.free
         self.asked: FloatArray = self.requests.sum(axis=0)
         self._accommodation = self._per_node() if self._is_uniform() else None
         self._rooms_at: dict[int, list[int]] = {}
@@ -106,8 +145,9 @@ class DomainReasons:
         """The deepest domain that holds all allowed nodes of the tree, not below the preferred level."""
         members = self.tree.members if allowed is None else self.tree.members[allowed[self.tree.members]]
         common = ROOT
-        for level in range(len(self.tree.names)):
-            found = np.unique(self.tree.domain_of[level, members])
+        for level, names in enumerate(self.tree.names):
+            # Each domain of a tree has nodes.
+            found = np.arange(len(names)) if allowed is None else np.unique(self.tree.domain_of[level, members])
             if len(found) != 1:
                 break
             common = Domain(level, int(found[0]))
@@ -168,17 +208,8 @@ class DomainReasons:
 
     def _per_node(self) -> NDArray[np.int64]:
         """(N,) pods of the largest request that each node takes."""
-        largest = self.requests.max(axis=0)
-        free = self.free.copy()
-        if 0 < largest[GPU] < 1:
-            partial = np.where(self.state.device_future < WHOLE, np.maximum(self.state.device_future, 0), 0)
-            free[GPU] += partial.sum(axis=1) / WHOLE
-        asked = np.flatnonzero(largest > 0)
-        if not len(np.delete(asked, asked == PODS)):
-            return np.full(free.shape[1], len(self.pods), dtype=np.int64)
-        slots = np.floor(free[asked] / largest[asked, None] + 1e-9).min(axis=0)
-        room: NDArray[np.int64] = np.maximum(slots, 0).astype(np.int64)
-        return room
+        room = self.room.per_node(self.requests.max(axis=0))
+        return np.full(self.free.shape[1], len(self.pods), dtype=np.int64) if room is None else room
 
     # -- texts ---------------------------------------------------------------------------------------------------
 
@@ -221,13 +252,6 @@ def _request(state: State, shape: int) -> list[float]:
     request = [float(amount) for amount in spec.request]
     request[GPU] = spec.gpu.devices * spec.gpu.milli / MILLI
     return request
-
-
-def _free(state: State) -> FloatArray:
-    """(R, N) free once everything that leaves has left; GPUs: whole devices."""
-    free = state.future.astype(np.float64)
-    free[GPU] = state.whole_later
-    return free
 
 
 def _ratio(asked: FloatArray, free: FloatArray) -> float:

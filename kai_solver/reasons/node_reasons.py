@@ -39,40 +39,73 @@ def counted(reasons: Counter[str]) -> str:
     return NO_NODES + (": " + ". \n".join(lines) + "." if lines else "")
 
 
-class NodeReasons:
-    """What keeps one more ``pod`` from every node in the present state; computed once for all callers."""
+class NodeRoom:
+    """What nodes lack for one more pod of a shape in the present state, before rules are asked.
 
-    def __init__(self, state: State, pod: int) -> None:
-        self.state = state
-        self.pod = pod
-        self.index = state.problem.pod_shape[pod]
-        self.shape = state.problem.shapes.shapes[self.index]
-        self.short = _short(state, self.shape, self.index)
+    Attributes
+    ----------
+    short, lacking
+        By resource, (N,) nodes that are short of it; (N,) those that are short of any.
+    """
+
+    def __init__(self, state: State, index: int) -> None:
+        self._state = state
+        self._index = index
+        self._shape = state.problem.shapes.shapes[index]
+        self.short = _short(state, self._shape, index)
         none = np.zeros(len(state.problem.nodes), dtype=np.bool_)
         self.lacking: BoolArray = np.logical_or.reduce([*self.short.values(), none], axis=0)
 
     def kai(self, allowed: BoolArray | None) -> Counter[str]:
-        """Nodes of ``allowed`` (all where None) by reason, in KAI's words."""
-        lacking = self.lacking if allowed is None else self.lacking & allowed
+        """How many nodes of ``allowed`` (all where None) are short of what, in KAI's words."""
+        return self._kai if allowed is None else self._count(self.lacking & allowed)
+
+    @cached_property
+    def _kai(self) -> Counter[str]:
+        return self._count(self.lacking)
+
+    def _count(self, lacking: BoolArray) -> Counter[str]:
         counts = Counter[str]()
-        for resource in self.short:
-            idle = _is_short_of_idle(self.state, self.shape, self.index, resource)
-            for text, where in idle.items():
-                counts[text] += int(np.count_nonzero(lacking & where))
-        return _present(counts, self._rules if allowed is None else self._by_rules(allowed))
+        for text, where in self._idle:
+            counts[text] += int(np.count_nonzero(lacking & where))
+        return counts
+
+    @cached_property
+    def _idle(self) -> list[tuple[str, BoolArray]]:
+        of = (_is_short_of_idle(self._state, self._shape, self._index, resource) for resource in self.short)
+        return [pair for one in of for pair in one.items()]
+
+    @cached_property
+    def kubernetes(self) -> Counter[str]:
+        """How many nodes are short of what, in the words of kube-scheduler."""
+        texts = {r: _kubernetes_text(self._state, self._shape, r) for r in self.short}
+        return Counter({texts[r]: int(np.count_nonzero(nodes)) for r, nodes in self.short.items()})
+
+
+class NodeReasons:
+    """What keeps one more ``pod`` from every node in the present state; computed once for all callers."""
+
+    def __init__(self, state: State, pod: int, room: NodeRoom) -> None:
+        """``room``: of the pod's shape."""
+        self.state = state
+        self.pod = pod
+        self.shape = state.problem.shapes.shapes[state.problem.pod_shape[pod]]
+        self.room = room
+
+    def kai(self, allowed: BoolArray | None) -> Counter[str]:
+        """Nodes of ``allowed`` (all where None) by reason, in KAI's words."""
+        return _present(self.room.kai(allowed), self._rules if allowed is None else self._by_rules(allowed))
 
     def kubernetes(self) -> Counter[str]:
         """All nodes by reason, in the words of kube-scheduler."""
-        texts = {r: _kubernetes_text(self.state, self.shape, r) for r in self.short}
-        counts = Counter({texts[r]: int(np.count_nonzero(nodes)) for r, nodes in self.short.items()})
-        return _present(counts, self._rules)
+        return _present(self.room.kubernetes, self._rules)
 
     @cached_property
     def _rules(self) -> Counter[str]:
-        return self._by_rules(np.ones_like(self.lacking))
+        return self._by_rules(np.ones_like(self.room.lacking))
 
     def _by_rules(self, inside: BoolArray) -> Counter[str]:
-        return _by_rules(self.state, self.pod, self.shape, inside & ~self.lacking)
+        return _by_rules(self.state, self.pod, self.shape, inside & ~self.room.lacking)
 
 
 def _present(counts: Counter[str], rules: Counter[str]) -> Counter[str]:

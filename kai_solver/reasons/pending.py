@@ -72,9 +72,9 @@ def pending_gangs(problem: Problem, outcome: Outcome, is_late: Callable[[], bool
             found.append(_entry(problem, outcome, gang, actions, names, late=is_late()))
     served = outcome.has_admitted() | outcome.refusals.keys()
     found += [
-        _dropped(shape.gang.key)
-        for shape in problem.gangs
-        if any(outcome.state.gangs[shape.index].pending) and shape.index not in served and shape.pending
+        _dropped(problem.gangs[gang].gang.key)
+        for gang in problem.gang_columns.pending
+        if gang not in served and any(outcome.state.gangs[gang].pending)
     ]
     return tuple(sorted(found, key=lambda p: p.gang))
 

@@ -26,6 +26,7 @@ from kai_solver.planstate.state import State
 from kai_solver.problem import GangShape, Leaf, Problem, TreeNode
 from kai_solver.problem.charges import Charge
 from kai_solver.reasons.attempt import attempt, constraint_of
+from kai_solver.reasons.looks import Looks
 from kai_solver.reasons.node_reasons import beyond_every_node, beyond_largest
 from kai_solver.topology import DomainTree
 from kai_solver.units import GPU, format_amount, go_duration, rfc3339
@@ -221,9 +222,12 @@ _MOST_LINES = 10
 """Lines about single domains in a message for people; the fit errors have all."""
 
 
-def shortage(state: State, placer: Placer, unit: AllocationUnit, proof: Proof) -> Refusal:
-    """The refusal for ``unit``: KAI's texts, then what we know beyond them; blockers where ``proof`` has none."""
-    tried = attempt(placer, unit)
+def shortage(state: State, placer: Placer, unit: AllocationUnit, proof: Proof, looks: Looks | None = None) -> Refusal:
+    """The refusal for ``unit``: KAI's texts, then what we know beyond them; blockers where ``proof`` has none.
+
+    ``looks``: of the same state, where it is asked for several units.
+    """
+    tried = attempt(placer, unit, looks or Looks(state))
     constraint = constraint_of(unit.root)
     reason = Reason.TOPOLOGY if constraint is not None and tried.stuck is None else Reason.NOT_ENOUGH_RESOURCES
     lines = message_lines(tried.errors)

@@ -13,6 +13,7 @@ from kai_solver.placement.placing import Placer
 from kai_solver.planstate.allocation_units import AllocationUnit, GangUnitsOf
 from kai_solver.planstate.outcome import Outcome, Refusal
 from kai_solver.planstate.signature import Signature, signature
+from kai_solver.reasons.looks import Looks
 from kai_solver.reasons.refusals import shortage
 
 NO_PROOF = Proof("unknown", "")
@@ -36,7 +37,7 @@ def tell(outcome: Outcome, is_late: Callable[[], bool]) -> None:
     ``is_late``: asked before each kind of gangs; True where no time is left for it. Then nothing is said, and neither
     is where pods that leave have made room since.
     """
-    placer, gang_units = Placer(outcome.state), GangUnitsOf(outcome.state)
+    placer, gang_units, looks = Placer(outcome.state), GangUnitsOf(outcome.state), Looks(outcome.state)
     known: dict[Signature, Refusal | None] = {}
     for gang, refusals in outcome.refusals.items():
         action, first = next(iter(refusals.items()))
@@ -45,7 +46,7 @@ def tell(outcome: Outcome, is_late: Callable[[], bool]) -> None:
             continue
         kind = signature(outcome.state, unit)
         if kind not in known and not is_late():
-            known[kind] = _shortage(outcome, placer, unit)
+            known[kind] = _shortage(outcome, placer, unit, looks)
         told = known.get(kind)
         if told is not None:
             proof = first.proof if first.proof.blocking else replace(first.proof, blocking=told.proof.blocking)
@@ -53,11 +54,11 @@ def tell(outcome: Outcome, is_late: Callable[[], bool]) -> None:
             outcome.asked[gang, action] = unit.pods
 
 
-def _shortage(outcome: Outcome, placer: Placer, unit: AllocationUnit) -> Refusal | None:
+def _shortage(outcome: Outcome, placer: Placer, unit: AllocationUnit, looks: Looks) -> Refusal | None:
     """What lacks for ``unit``, and what blocks it; None where nothing does, and after an unexpected error."""
     mark = outcome.state.mark()
     try:
-        found = shortage(outcome.state, placer, unit, NO_PROOF)
+        found = shortage(outcome.state, placer, unit, NO_PROOF, looks)
     except Exception as error:
         outcome.state.rollback(mark)
         caught("explaining", outcome.state.problem.gangs[unit.gang].gang.key, error)

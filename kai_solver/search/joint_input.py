@@ -14,7 +14,7 @@ from kai_solver.bounds import Kept, Relaxed
 from kai_solver.domain import Action, TopologyConstraint
 from kai_solver.fairness import QueueSurplus
 from kai_solver.model.joint import Arrival, Cap, Joint, Mover, Piece, Scope
-from kai_solver.planstate.allocation_units import AllocationUnit, Part, is_flat
+from kai_solver.planstate.allocation_units import AllocationUnit, Part
 from kai_solver.planstate.eviction_units import Unit, charge_of, least_charge_of
 from kai_solver.planstate.outcome import Admission, Outcome
 from kai_solver.planstate.state import State
@@ -323,7 +323,7 @@ class JointModelInput:
 
     def _pieces_of_unit(self, unit: Unit, units: frozenset[int]) -> tuple[tuple[Piece, ...], tuple[Scope, ...]]:
         gang = self.problem.gangs[unit.gang]
-        if len(unit.pods) == 1 and is_flat(gang) and gang.root.topology is None and gang.leaves[0].topology is None:
+        if len(unit.pods) == 1 and gang.is_flat and gang.root.topology is None and gang.leaves[0].topology is None:
             return (Piece(self.problem.modelled_shape(unit.pods[0]), unit.pods, (), gang.is_spaced),), ()  # Most units.
         part = part_of_unit(gang, unit.pods, [list(leaf.active) for leaf in gang.leaves])
         return self._pieces(unit.gang, part, units)

@@ -1,8 +1,10 @@
 """Units in which a gang is evicted: whichever of them have left, each part keeps its minimum, or loses all."""
 
 from collections import Counter
+from random import Random
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -11,7 +13,9 @@ from kai_solver.check.units import broken_unit
 from kai_solver.instances_io import snapshot_from_native
 from kai_solver.planstate.eviction_units import units_of
 from kai_solver.planstate.state import State
+from kai_solver.planstate.victims import VictimPool
 from kai_solver.problem import build_problem
+from tests.problem.test_memo import a_cluster
 
 Group = dict[str, Any]
 
@@ -52,7 +56,7 @@ def test_what_leaves_leaves_no_part_below_its_minimum(tree: tuple[list[Group], d
     problem = build_problem(snapshot)
     if not problem.gangs:  # A tree that cannot be is set aside.
         return
-    units = units_of(State(problem), [problem.gangs[0]]).units
+    units = units_of(State(problem), np.array([0])).units
     counts = Counter(pod.podset for pod in snapshot.gangs[0].pods)
     assert sorted(p for unit in units for p in unit.pods) == list(range(len(pods)))
     lost: Counter[str] = Counter()
@@ -60,3 +64,26 @@ def test_what_leaves_leaves_no_part_below_its_minimum(tree: tuple[list[Group], d
         gone = Counter(problem.pods[pod].podset for pod in unit.pods)
         counts, lost = counts - gone, lost + gone
         assert broken_unit(snapshot.gangs[0].root, counts, lost) is None
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_units_of_gangs_that_were_not_looked_at_are_those_of_gangs_that_were(seed: int) -> None:
+    problem = build_problem(a_cluster(Random(seed)))
+    gangs = np.flatnonzero(problem.gang_columns.lies)
+    untouched, looked_at = State(problem), State(problem)
+    assert all(looked_at.gangs[gang].active for gang in gangs.tolist())
+    found, wanted = units_of(untouched, gangs), units_of(looked_at, gangs)
+    assert [*found.units] == [*wanted.units]
+    assert [pod for unit in found.units for pod in unit.pods] == found.pods.tolist()
+    assert [unit.index for unit in found.units] == list(range(len(found.units)))
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_units_of_a_gang_come_one_after_the_other(seed: int) -> None:
+    pool = VictimPool.of_running(State(build_problem(a_cluster(Random(seed)))))
+    of_gang: dict[int, list[int]] = {}
+    for unit in pool.units:
+        of_gang.setdefault(unit.gang, []).append(unit.index)
+        assert pool.units[unit.index].step == len(of_gang[unit.gang]) - 1
+    assert dict(pool.of_gang) == of_gang
+    assert all((gang in pool.of_gang) == (gang in of_gang) for gang in range(-1, len(pool.state.problem.gangs) + 1))

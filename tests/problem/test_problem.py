@@ -191,7 +191,7 @@ def test_the_order_of_the_input_carries_no_meaning() -> None:
 def test_gangs_that_take_no_part_are_outside_and_their_load_stays(queue: str, set_aside: str, words: str) -> None:
     gang = a_gang("g", a_pod("a", status=RUNNING, node="n0", devices=(0,)), queue=queue, set_aside=set_aside)
     problem = a_problem(gang)
-    assert problem.gangs == ()
+    assert len(problem.gangs) == 0
     assert words in problem.outside["ns/g"][1]
     assert problem.device_free[0].tolist() == [0, WHOLE, WHOLE, WHOLE]
     assert problem.pod_gang == [-1]

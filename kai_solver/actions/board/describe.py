@@ -36,8 +36,9 @@ from kai_solver.actions.board.arrays import (
 from kai_solver.actions.board.room import POINT, forget, note
 from kai_solver.actions.board.victims import list_moved
 from kai_solver.actions.gang_order import gang_key
+from kai_solver.domain import TopologyConstraint
 from kai_solver.errors import InternalError
-from kai_solver.planstate.allocation_units import AllocationUnits, GangUnits, is_flat
+from kai_solver.planstate.allocation_units import AllocationUnits, GangUnits
 from kai_solver.planstate.eligibility import least_milli
 from kai_solver.planstate.eviction_units import charge_of
 from kai_solver.planstate.state import Place, State
@@ -502,9 +503,7 @@ class Board:
         shape = self._shape_rows(pods)
         is_uniform = np.maximum.reduceat(shape, starts) == np.minimum.reduceat(shape, starts)
         shape = np.where(is_uniform, shape[starts], NONE)
-        asked = [self._level_of(problem.gangs[unit.gang]) for unit in pool.units]
-        level = np.array([NONE if one is None else one for one in asked], dtype=np.int64)
-        may_go = np.array([one is not None for one in asked], dtype=np.bool_)
+        level, may_go = self._levels_of(pool.gang_of)
         movable = pool.may_move & ~pool.is_elastic & may_go & (shape != NONE)
         movable &= ~np.logical_or.reduceat(self._is_among(pods, problem.related), starts)
         base = ~(pool.is_elastic | np.logical_or.reduceat(self._is_among(pods, problem.ruled), starts))
@@ -518,7 +517,6 @@ class Board:
         key = rows.node * size + rows.unit  # Ascending.
         np.add.at(whole, np.searchsorted(key, shares[1] * size + shares[0]), 1)
         by_unit, by_queue = np.argsort(rows.unit, kind="stable"), np.argsort(pool.queue_of, kind="stable")
-        gangs = [problem.gangs[unit.gang].gang for unit in pool.units]
         own = len(rows.unit)
         more = np.repeat(np.arange(size, dtype=np.int64), sizes)
         width = problem.snapshot.schema.size
@@ -527,7 +525,7 @@ class Board:
             where=np.zeros(size, dtype=np.int64),
             cost=np.array(pool.cost, dtype=np.float64),
             queue=pool.queue_of,
-            priority=np.fromiter((gang.priority for gang in gangs), dtype=np.int64, count=size),
+            priority=problem.gang_columns.priority[pool.gang_of],
             charge=np.ascontiguousarray(pool.charges),
             movable=movable,
             shape=shape,
@@ -555,10 +553,23 @@ class Board:
         found: IntArray = rows[at.reshape(-1)]
         return found
 
-    def _level_of(self, gang: GangShape) -> int | None:
-        """Row of the level of which one domain holds all pods of a gang that runs; None where arrays cannot say it."""
-        is_sayable = len(gang.leaves) == 1 and gang.family < 0 and is_flat(gang)
-        return self.plainness.level(gang) if is_sayable and not self.plainness.prefers_domains(gang) else None
+    def _levels_of(self, gangs: IntArray) -> tuple[IntArray, BoolArray]:
+        """(K,) of the ``gangs`` of units, ascending: the row of the level of which one domain holds all pods; `NONE`
+        where there is none, or arrays cannot say it; (K,) whether they can.
+        """
+        level, may_go = np.full(len(gangs), NONE, dtype=np.int64), np.ones(len(gangs), dtype=np.bool_)
+        columns, shapes = self.problem.gang_columns, self.problem.gangs
+        known: dict[tuple[TopologyConstraint | None, ...], int | None] = {}
+        is_plain = columns.is_flat & ~columns.is_bound  # As most: nothing is asked of domains.
+        for unit in np.flatnonzero(~is_plain[gangs]).tolist():
+            gang = shapes.whatever_number(int(gangs[unit]))
+            asked = gang.root.topology, gang.leaves[0].topology
+            is_sayable = gang.is_flat and gang.family < 0 and not self.plainness.prefers_domains(gang)
+            if is_sayable and asked not in known:
+                known[asked] = self.plainness.level(gang)
+            row = known[asked] if is_sayable else None
+            level[unit], may_go[unit] = NONE if row is None else row, row is not None
+        return level, may_go
 
     def _is_among(self, pods: IntArray, marked: Collection[int]) -> BoolArray:
         """(K,) which of ``pods`` are ``marked``."""

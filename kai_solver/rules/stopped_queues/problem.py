@@ -5,6 +5,8 @@ It is what Kueue calls stopPolicy (Hold, HoldAndDrain). KAI has nothing like it;
 
 from dataclasses import dataclass
 
+import numpy as np
+
 from kai_solver.problem import Problem
 
 NAME = "stop"
@@ -37,14 +39,10 @@ def stopped_queues(problem: Problem) -> StoppedQueues:
             by[leaf] = stopping[0]
             if any(said[tree.names[queue]] == DRAIN for queue in stopping):
                 draining.add(leaf)
+    queues = problem.gang_columns.queue
+    stopped = [problem.gangs[gang] for gang in np.flatnonzero(np.isin(queues, list(by))).tolist()] if by else []
     drained = frozenset(
-        gang.index for gang in problem.gangs if gang.queue in draining and gang.active and gang.gang.preemptible
+        gang.index for gang in stopped if gang.queue in draining and gang.active and gang.gang.preemptible
     )
-    of_pod = {
-        pod: tree.names[gang.queue]
-        for gang in problem.gangs
-        if gang.queue in by
-        for leaf in gang.leaves
-        for pod in leaf.pending
-    }
+    of_pod = {pod: tree.names[gang.queue] for gang in stopped for leaf in gang.leaves for pod in leaf.pending}
     return StoppedQueues(by, drained, of_pod)

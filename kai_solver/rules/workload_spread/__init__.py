@@ -44,7 +44,7 @@ class WorkloadSpreadRule(Rule):
     cure = words.CURE
 
     def prepare(self, problem: Problem, /) -> WorkloadSpreadFacts | None:
-        return WorkloadSpreadFacts() if any(gang.family >= 0 for gang in problem.gangs) else None
+        return WorkloadSpreadFacts() if problem.gang_columns.has_families else None
 
     def eased(self, snapshot: Snapshot, gang: str, blocker: Blocker, /) -> Snapshot:
         return words.without(snapshot, gang)
