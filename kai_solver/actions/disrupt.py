@@ -136,9 +136,9 @@ def attempt(
 ) -> Refusal | None:
     """Admit ``unit`` with victims; the refusal if that may not or cannot be.
 
-    Asked in turn: the rules; what an equal unit was refused; a bound that proves it impossible; free room; victims;
-    the solver; and binds of this cycle that give way. Neither victims nor such binds are sought where that was in vain
-    for fewer such pods.
+    Asked in turn: the rules; what an equal unit was refused; a bound that proves it impossible, unless arrays found
+    room; free room; victims; the solver; and binds of this cycle that give way. Neither victims nor such binds are
+    sought where that was in vain for fewer such pods.
     """
     outcome, action = context.outcome, search.action
     preemptor = Preemptor.of(context.problem, unit)
@@ -149,7 +149,8 @@ def attempt(
     refusal = search.known_refusal(preemptor, signature)
     if refusal is not None:
         return refusal
-    refusal, is_vain = context.refute(unit, action), search.is_vain(preemptor, unit)
+    is_found, is_vain = line is not None and line.found == unit.gang, search.is_vain(preemptor, unit)
+    refusal = None if is_found else context.refute(unit, action)
     if refusal is None:
         found: list[int] | None = None
         if search.uses_free_room and over_capacity(context.state, unit) is None and context.fits_free(unit):

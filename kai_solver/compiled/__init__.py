@@ -47,6 +47,7 @@ CONSTANTS: Final = (
     "kai_solver.chains.arrays",
     "kai_solver.actions.board.arrays",
     "kai_solver.actions.board.smallest",
+    "kai_solver.units.shares",
 )
 """Other modules that kernels have constants of."""
 FOLDER_VARIABLE: Final = "KAI_SOLVER_KERNELS"

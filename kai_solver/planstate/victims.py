@@ -261,12 +261,18 @@ class VictimPool:
         moved = [self.units[unit] for unit in self._guests_on(nodes, eligible) if not fast[unit]]
         return rows.beside(HoldRows.moved(self.state, moved).within(nodes)) if moved else rows
 
-    def _guests_on(self, nodes: IntArray, eligible: BoolArray) -> list[int]:
-        """Those of the ``eligible`` (U,) units that moved, as far as they were ever given places on ``nodes``."""
+    def guests(self, nodes: IntArray) -> IntArray:
+        """Units that were ever given places on ``nodes``, whether they are there now or not."""
         node, unit = self._guest_rows()
         here = np.zeros(len(self.state.problem.nodes), dtype=np.bool_)
         here[nodes] = True
-        found = np.unique(unit[here[node] & eligible[unit]])
+        found: IntArray = np.unique(unit[here[node]])
+        return found
+
+    def _guests_on(self, nodes: IntArray, eligible: BoolArray) -> list[int]:
+        """Those of the ``eligible`` (U,) units that moved, as far as they were ever given places on ``nodes``."""
+        found = self.guests(nodes)
+        found = found[eligible[found]]
         first = self._first_pod[found]
         moved: list[int] = found[self.state.is_gone[first] & ~self.state.is_out[first]].tolist()
         return moved

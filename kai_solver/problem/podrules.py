@@ -41,23 +41,30 @@ class PodRules:
     def __bool__(self) -> bool:
         return self._is_borne
 
+    @property
+    def have_selectors(self) -> bool:
+        """Whether some rule is about pods with certain labels; others are about what a pod holds of its node."""
+        return bool(self._rules)
+
     def labels_of(self, pod: Pod) -> Labels:
         """Namespace and those labels of ``pod`` that some rule looks at; empty where no rule is about it."""
         if not pod.constraints.binds_pods and not self._rules.speaks_of(pod):
             return ()
-        if not self._rules:  # Ports and tenants: the pod's own constraints say it all.
+        if not self.have_selectors:  # Ports and tenants: the pod's own constraints say it all.
             return _SPOKEN_OF
         labels = sorted((key, value) for key, value in pod.labels.items() if key in self._keys)
         return (*labels, (NAMESPACE, pod.namespace))
 
-    def wished(self, pods: Sequence[Pod]) -> set[int]:
+    def wished(self, pods: Sequence[Pod], pod_gang: Sequence[int]) -> tuple[set[int], set[int]]:
         """Indices of ``pods``, all of the snapshot, that carry a wish about others, or that such a wish is about.
 
-        A pod that prefers to be beside pods like it, of which there is no other, is not among them.
+        And those of them of which some such wish is not about pods of one gang alone. A pod that prefers to be beside
+        pods like it, of which there is no other, is in neither.
         """
         found: set[int] = set()
+        outward: set[int] = set()
         if not self._wishes:
-            return found
+            return found, outward
         matched: dict[PodSelector, list[int]] = {}
         bearers: dict[PodSelector, list[int]] = {}
         for number, pod in enumerate(pods):
@@ -65,10 +72,14 @@ class PodRules:
                 matched.setdefault(selector, []).append(number)
             if pod.constraints.preferred_spread:  # Prefers nodes with the key of its domains even where it is alone.
                 found.add(number)
+                outward.add(number)
             if pod.constraints.preferred_pods or pod.constraints.preferred_spread:
                 for selector in wished_selectors_of(pod.constraints, pod.namespace):
                     bearers.setdefault(selector, []).append(number)
         for selector, numbers in matched.items():
             if len(numbers) > 1 or numbers != bearers[selector]:
                 found.update(numbers, bearers[selector])
-        return found
+                gangs = {pod_gang[number] for number in (*numbers, *bearers[selector])}
+                if len(gangs) > 1 or -1 in gangs:
+                    outward.update(numbers, bearers[selector])
+        return found, outward

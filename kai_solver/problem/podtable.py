@@ -84,7 +84,9 @@ class PodTable:
         self.pod_gang: list[int] = self.gang_of.tolist()
         self.pod_shape = self._number_shapes(rules, snapshot.policy)
         self.ruled = frozenset(self._ruled(rules))
-        self.related = self.ruled.union(rules.wished(self.pods))
+        wished, outward = rules.wished(self.pods, self.pod_gang)
+        self.related, self.outward = self.ruled.union(wished), self.ruled.union(outward)
+        self.counted = self.related if rules.have_selectors else frozenset(wished)
         self.charges, self.least_charges = self._charged()
 
     def _rules(self) -> PodRules:

@@ -74,6 +74,9 @@ class Problem:
     ruled, related
         Pods that carry a rule between pods, or that such a rule is about; the same of rules and wishes. For the others
         it makes no difference which pods are where.
+    counted, outward
+        Of the related ones, those of which rules and wishes count how many are where, which host ports do not; and
+        those that are not only so by wishes of their own gang's pods for each other.
     rules
         Optional rules that some object of this cycle uses; most clusters have none.
     """
@@ -117,6 +120,8 @@ class Problem:
     fabric: Fabric | None = None
     ruled: frozenset[int] = frozenset()
     related: frozenset[int] = frozenset()
+    counted: frozenset[int] = frozenset()
+    outward: frozenset[int] = frozenset()
     rules: tuple[RuleFacts, ...] = ()
 
     @property
@@ -222,6 +227,8 @@ def build_problem(snapshot: Snapshot, memo: Memo | None = None) -> Problem:
         fabric=fabric_of(memo.graphs(snapshot, node_table), devices_known),
         ruled=table.ruled,
         related=table.related,
+        counted=table.counted,
+        outward=table.outward,
     )
     rules = prepared(problem)
     memo.problem = replace(problem, rules=rules) if rules else problem

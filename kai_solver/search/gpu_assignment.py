@@ -30,9 +30,14 @@ def seating_of(outcome: Outcome) -> Seating | None:
     if fabric is None:
         return None
     wholes = [pod for pod in _in_order(outcome) if state.places[pod].devices and state.problem.pods[pod].gpu.is_whole]
-    if not any(len(p.devices) > 1 and fabric.kinds[p.node] >= 0 for p in (state.places[pod] for pod in wholes)):
+    linked = {pod: state.places[pod] for pod in wholes if fabric.kinds[state.places[pod].node] >= 0}
+    if not any(len(place.devices) > 1 for place in linked.values()):
         return None
-    return _Lifted(state, fabric, wholes).seating()
+    is_few = len(wholes) <= MOST_RIDERS
+    if not is_few:  # All stay: only those of gangs that may lose something count.
+        gangs = {state.problem.pod_gang[pod] for pod in linked}
+        wholes = [pod for pod in wholes if state.problem.pod_gang[pod] in gangs]
+    return _Lifted(state, fabric, wholes, is_few=is_few).seating()
 
 
 def _in_order(outcome: Outcome) -> list[int]:
@@ -43,12 +48,13 @@ def _in_order(outcome: Outcome) -> list[int]:
 
 
 class _Lifted:
-    """The cluster as if those ``pods`` of the plan had no places."""
+    """The cluster as if those ``pods`` of the plan had no places. ``is_few``: they may sit elsewhere."""
 
-    def __init__(self, state: State, fabric: Fabric, pods: list[int]) -> None:
+    def __init__(self, state: State, fabric: Fabric, pods: list[int], *, is_few: bool) -> None:
         self.state = state
         self.fabric = fabric
         self.pods = pods
+        self.is_few = is_few
         problem = state.problem
         self.requests = {shape: tuple(problem.shapes.shapes[shape].request) for shape in set(problem.pod_shape)}
         self.idle, self.future = state.idle.copy(), state.future.copy()
@@ -75,8 +81,7 @@ class _Lifted:
 
     def seating(self) -> Seating:
         """GpuAssignments in the turns in which they get names, and the hosts of all of them."""
-        is_few = len(self.pods) <= MOST_RIDERS
-        assignments = sorted((self._assignment(pod, is_few) for pod in self.pods), key=lambda a: a.asking.naming_order)
+        assignments = sorted((self._assignment(pod) for pod in self.pods), key=lambda a: a.asking.naming_order)
         hosts = {node: self._host(node) for assignment in assignments for node in assignment.nodes}
         opened = {assignment.nodes[0] for assignment in assignments if hosts[assignment.nodes[0]].is_idle}
         return Seating(self.fabric, assignments, hosts, self.is_whole, len(opened))
@@ -88,12 +93,12 @@ class _Lifted:
         kind, is_idle = int(self.fabric.kinds[node]), bool(self.is_idle[node])
         return Host(kind, board, self.idle[:, node].tolist(), self.future[:, node].tolist(), is_idle)
 
-    def _assignment(self, pod: int, is_few: bool) -> GpuAssignment:
+    def _assignment(self, pod: int) -> GpuAssignment:
         problem, place = self.state.problem, self.state.places[pod]
         shape, gang = problem.pod_shape[pod], problem.pod_gang[pod]
         gpu = problem.shapes.shapes[shape].gpu
         asking = Asking(place.now, gpu.devices, row_wish(gpu))
-        is_fixed = not is_few or gpu.devices < 2 or not self._is_simple(pod)
+        is_fixed = not self.is_few or gpu.devices < 2 or not self._is_simple(pod)
         others = () if is_fixed else self._others(pod, asking)
         nodes = (place.node, *(node for node in others if node != place.node))
         return GpuAssignment(pod, gang, asking, self.requests[shape], nodes, is_fixed)

@@ -16,7 +16,7 @@ from kai_solver.planstate.outcome import Admission, Outcome
 from kai_solver.planstate.state import State
 from kai_solver.planstate.victims import VictimPool
 from kai_solver.problem.charges import Charge
-from kai_solver.search.gpu_assignment import MOST_RIDERS, seating_of
+from kai_solver.search.gpu_assignment import seating_of
 from kai_solver.search.rights import Rights
 from kai_solver.search.seating import Seating
 
@@ -53,7 +53,7 @@ def link_stage(
 def _exchange_seats(outcome: Outcome, seating: Seating, is_over: Callable[[], bool]) -> bool:
     """Take better seats where there are some; True where no seats at all are better than those taken."""
     state = outcome.state
-    if seating.best_cost <= seating.bound or len(seating.assignments) > MOST_RIDERS:
+    if seating.best_cost <= seating.bound or all(assignment.is_fixed for assignment in seating.assignments):
         return False
     before, cost = seating.best, seating.best_cost
     is_all = seating.search(is_over) and seating.is_whole

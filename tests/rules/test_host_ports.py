@@ -51,6 +51,19 @@ def open_to(state: State, name: str) -> list[bool]:
     return [True] * len(NODES) if allowed is None else allowed.tolist()
 
 
+@pytest.mark.parametrize("is_required", [True, False])
+def test_where_pods_with_ports_are_is_counted_only_where_rules_look_at_labels(is_required: bool) -> None:
+    term = PodAffinityTerm((Requirement("app", "In", ("x",)),), "metadata.name")
+    wish = {"affinity": (term,)} if is_required else {"preferred_pods": ((1, term),)}
+    wishing = a_pod("w", 1, constraints=Constraints(**wish))
+    wished = a_pod("x", 1, "n1", labels={"app": "x"})
+    problem = build_problem(a_cluster(NODES, gangs_of(with_ports("p", on="n0"), wishing, wished)))
+    names = [{problem.pods[pod].name for pod in pods} for pods in (problem.ruled, problem.related, problem.counted)]
+    assert names[1] == {"p", "w", "x"}
+    assert names[0] == ({"p", "w", "x"} if is_required else {"p"})
+    assert names[2] == ({"p", "w", "x"} if is_required else {"w", "x"})
+
+
 def test_nodes_with_a_pod_that_has_the_port_are_closed() -> None:
     state = state_of(with_ports("r", ("80/TCP", "53/UDP"), "n0"), with_ports("w"), with_ports("u", ("53/TCP",)))
     assert open_to(state, "w") == [False, True]

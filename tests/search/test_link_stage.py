@@ -103,6 +103,24 @@ def test_nothing_is_proven_of_what_stays_by_wishes_beyond_links() -> None:
     assert (found.value > 0, found.bound, found.optimal) == (True, 0, False)
 
 
+def test_what_a_large_plan_loses_is_counted_and_nothing_changes_seats(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Gangs that are on nodes without links alone are left out; of one that is on both kinds all its GPUs count."""
+    monkeypatch.setattr("kai_solver.search.gpu_assignment.MOST_RIDERS", 1)
+    quad, scattered = frozenset({0, 1, 2, 3}), frozenset({0, 3, 5, 6, 7})
+    linked = [{"name": f"n{n}", "gpus": 8, "gpuTopology": DGX1} for n in range(2)]
+    gangs = [gang("a", 2), gang("b", 4, 4), gang("c", 8), gang("d", 1)]
+    nodes = [*linked, *({"name": f"p{n}", "gpus": gpus} for n, gpus in enumerate((4, 8)))]
+    plan = planned(cluster([quad, scattered], *gangs, nodes=nodes, queues=[{"name": "q", "quota": 40}]))
+    of = {name: [bind.node for bind in plan.binds if bind.gang == f"default/{name}"] for name in "abc"}
+    assert of["a"] == ["n0"]
+    assert sorted(node[0] for node in of["b"]) == ["n", "p"]
+    assert of["c"] == ["p1"]
+    [bind] = [bind for bind in plan.binds if bind.gang == "default/b" and bind.node == "n1"]
+    worst = loss(mask_of(device.index for device in bind.devices))
+    assert worst > 0
+    assert stage(plan) == Stage("link-loss", 8 * worst, 0, optimal=False)
+
+
 def test_where_links_say_nothing_there_is_no_such_stage() -> None:
     nodes = [{"name": "n0", "gpus": 8, "gpuTopology": "hgx-h100-8"}]
     assert stage(planned(cluster([EVERY], gang("a", 2), nodes=nodes))) is None

@@ -1,9 +1,9 @@
 """Turns of plain gangs on large clusters: the actions' decisions over flat arrays, compiled.
 
-A *plain* gang asks for nothing but room: pods of one shape with whole GPUs or none, all at once, at most within one
-domain of one level. Nearly all gangs of large clusters are plain. Their turns are taken here, by kernels, up to the
-next gang that is not plain. That one has its turn in `allocate` and `disrupt`, as on small clusters, and the arrays
-catch up.
+A *plain* gang asks for nothing but room: pods of one shape with whole GPUs, a share of one, or none, all at once, at
+most within one domain of one level. Nearly all gangs of large clusters are plain. Their turns are taken here, by
+kernels, up to the next gang that is not plain. That one has its turn in `allocate` and `disrupt`, as on small clusters,
+and the arrays catch up.
 
 - `arrays`: what the kernels work on. Start here.
 - `order`: which gang is next.

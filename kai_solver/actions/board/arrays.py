@@ -67,7 +67,8 @@ ASK: Final = 1
 MAY_YIELD: Final = 2
 """The last gang found no room, but gangs that were placed in this cycle might give way to it."""
 PAUSE: Final = 3
-"""So many turns were taken as were allowed, or the record is full."""
+"""So many turns were taken as were allowed, or the record is full. Or the next gang shares devices, and others left, or
+the last one did: which devices pods get is decided in the working state."""
 
 # Places in `Record.numbers`.
 TURNS: Final = 0
@@ -104,12 +105,17 @@ class Nodes(NamedTuple):
         (N,) devices that are free whole, later and now; thousandths of devices that are free later.
     has_gpus, devices
         (N,) whether a node has GPUs, and how many.
+    is_shared, parts, parts_now
+        (N, 2 D) devices that pods share, and the parts of them that are free later, and now; 0 for others. After the D
+        devices of a node come those that were opened since, whichever they are.
+    most_parts
+        (N,) the most of ``parts`` on a node.
     is_used
         (N,) whether some shape that asks for devices may be there: on cordoned nodes what is free is of no use.
-    block_whole, block_cpu
-        (B,) the most of ``whole_later`` and of free CPU in a block.
-    gpu, cpu
-        Rows of these resources. The GPU row is not counted: devices are.
+    block_whole, block_parts, block_cpu
+        (B,) the most of ``whole_later``, of ``parts`` and of free CPU in a block.
+    gpu, cpu, slots
+        Rows of these resources, and of pod slots. The GPU row is not counted: devices are.
     """
 
     later: IntArray
@@ -117,20 +123,26 @@ class Nodes(NamedTuple):
     whole_later: IntArray
     whole_now: IntArray
     gpu_free: IntArray
+    is_shared: BoolArray
+    parts: IntArray
+    parts_now: IntArray
+    most_parts: IntArray
     has_gpus: BoolArray
     devices: IntArray
     is_used: BoolArray
     block_whole: IntArray
+    block_parts: IntArray
     block_cpu: IntArray
     gpu: int
     cpu: int
+    slots: int
 
 
 class Shapes(NamedTuple):
     """Attributes
     ----------
-    request, devices
-        (S, R) what a pod asks for; (S,) of how many devices.
+    request, devices, parts
+        (S, R) what a pod asks for; (S,) of how many devices; of one that it shares so many parts, else 0.
     allowed
         (S, N) the nodes that may take it.
     handicap
@@ -139,6 +151,7 @@ class Shapes(NamedTuple):
 
     request: IntArray
     devices: IntArray
+    parts: IntArray
     allowed: BoolArray
     handicap: IntArray
 
@@ -324,14 +337,15 @@ class Units(NamedTuple):
 class Record(NamedTuple):
     """What turns decided: ``turn`` (T, 6) the gang, what became of it, its pods, its victims (from, to).
 
-    ``node``, ``is_now`` (P,) by pod; ``victim`` (X, 2) unit and where it is now; ``moved`` (Y,) nodes of the pods of
-    moved units, one unit after the other. ``numbers``: those named above.
+    ``node``, ``is_now``, ``device`` (P,) by pod, the last of pods that share one; ``victim`` (X, 2) unit and where it
+    is now; ``moved`` (Y,) nodes of the pods of moved units, one unit after the other. ``numbers``: those named above.
     """
 
     numbers: IntArray
     turn: IntArray
     node: IntArray
     is_now: BoolArray
+    device: IntArray
     victim: IntArray
     moved: IntArray
 

@@ -1,6 +1,7 @@
 """The arrays of a working state, and how they catch up with it after a turn that they did not take."""
 
 from collections.abc import Collection, Iterable, Sequence
+from functools import cached_property
 from itertools import chain
 
 import numpy as np
@@ -43,9 +44,11 @@ from kai_solver.planstate.eligibility import least_milli
 from kai_solver.planstate.eviction_units import charge_of
 from kai_solver.planstate.state import Place, State
 from kai_solver.planstate.victims import VictimPool
+from kai_solver.predicates import domain_codes
 from kai_solver.problem import GangShape
 from kai_solver.problem.rules import Compartments, Ledger
-from kai_solver.units import CPU, GPU, UNLIMITED
+from kai_solver.units import CPU, GPU, PODS, UNLIMITED
+from kai_solver.units.shares import WHOLE
 
 RECORDED_TURNS, RECORDED_PODS = 256, 4096
 """Turns and pods that are recorded before they are put into effect on the working state."""
@@ -86,6 +89,7 @@ class Plainness:
         self.problem = state.problem
         self._levels: dict[tuple[str, str], int] = {}
         self._shapes: dict[int, int] = {}
+        self._of_nodes: dict[str, bool] = {}
         found = [(rule, zones) for rule in state.rules if (zones := rule.compartments()) is not None]
         self.zones: tuple[Ledger, Compartments] | None = found[0] if len(found) == 1 else None
         self._of_shape: dict[int, int] = {}
@@ -104,7 +108,16 @@ class Plainness:
     def _is_sayable(self, shape: int) -> bool:
         spec, state = self.problem.shapes.shapes[shape], self.state
         is_counted = (spec.gpu.is_whole or not spec.gpu.devices) and not spec.gpu.memory_mib
+        if spec.gpu.is_shared:
+            is_counted = self._says_shares and spec.gpu.devices == 1 and spec.gpu.milli > 0
+            is_counted = is_counted and not spec.gpu.memory_mib and spec.devices == "binpack"
         return is_counted and spec.nodes == "binpack" and all(self._is_said(rule, shape) for rule in state.rules)
+
+    @cached_property
+    def _says_shares(self) -> bool:
+        """Whether pods share each device of which only a part is free."""
+        free, sharers = self.state.device_future, self.state.sharers_later
+        return not ((free > 0) & (free < WHOLE) & (sharers == 0)).any()
 
     def _is_said(self, rule: Ledger, shape: int) -> bool:
         """Whether the arrays say what a rule has to say of a shape."""
@@ -165,8 +178,29 @@ class Plainness:
         if any(rule.tells_apart(pod) is not None for rule in problem.rules for pod in pods):
             return OTHER
         said = problem.shapes.shapes[problem.pod_shape[pods[0]]].constraints
-        is_plain = problem.related.isdisjoint(pods) and not problem.predicates.has_preference(said)
+        is_plain = self._keeps_company(pods) and not problem.predicates.has_preference(said)
         return PLAIN if is_plain and not self.prefers_domains(gang) else WISHING
+
+    def _keeps_company(self, pods: Sequence[int]) -> bool:
+        """Whether the preferences between ``pods``, all of a gang, and others come to nothing but filling nodes.
+
+        There are none, or the pods like to share a node with each other. They do so anyway where nodes are packed.
+        """
+        problem = self.problem
+        if problem.related.isdisjoint(pods):
+            return True
+        terms = {term for pod in pods for term in problem.pods[pod].constraints.preferred_pods}
+        return problem.outward.isdisjoint(pods) and all(
+            weight > 0 and self._is_of_nodes(term.topology_key) for weight, term in terms
+        )
+
+    def _is_of_nodes(self, key: str) -> bool:
+        """Whether each node has another value of the label, if any."""
+        found = self._of_nodes.get(key)
+        if found is None:
+            codes = domain_codes(self.problem.nodes, key)
+            found = self._of_nodes[key] = len(np.unique(codes[codes >= 0])) == np.count_nonzero(codes >= 0)
+        return found
 
     @staticmethod
     def prefers_domains(gang: GangShape) -> bool:
@@ -188,12 +222,15 @@ class Board:
         self.plainness = Plainness(state)
         self.standing = {gang: self.plainness.standing(gang_units[gang]) for gang in candidates}
         self.is_partial = False
-        self._seen = len(state.touched)
+        self._seen = self._placed = len(state.touched)
+        self._paid = len(state.paid)
         self._pool: VictimPool | None = None
         self._first_pod: IntArray = np.zeros(0, dtype=np.int64)
         self._base: BoolArray = np.zeros(0, dtype=np.bool_)
         self._prices_moves = False
+        self._pinned: BoolArray = self._base
         self._sharing: tuple[IntArray, ...] = (self._first_pod,) * 4
+        self._first_sharing: IntArray = np.zeros(1, dtype=np.int64)
         self._gangs = list(self.standing)
         self.row_of = {gang: row for row, gang in enumerate(self._gangs)}
         self._kinds: dict[tuple[object, ...], int] = {}
@@ -282,20 +319,41 @@ class Board:
     def _node_arrays(self, shapes: Shapes) -> Nodes:
         state = self.state
         whole, later = state.whole_later.astype(np.int64), np.ascontiguousarray(state.future.T)
-        starts = np.arange(0, len(whole), BLOCK)
+        starts, every = np.arange(0, len(whole), BLOCK), np.arange(len(whole))
+        is_shared, parts, parts_now = self._shared_devices(every)
         return Nodes(
             later=later,
             now=np.ascontiguousarray(state.idle.T),
             whole_later=whole,
             whole_now=state.whole_now.astype(np.int64),
             gpu_free=state.gpu_free.astype(np.int64),
+            is_shared=is_shared,
+            parts=parts,
+            parts_now=parts_now,
+            most_parts=parts.max(axis=1, initial=0),
             has_gpus=self.problem.gpus > 0,
             devices=self.problem.gpus.astype(np.int64),
             is_used=np.logical_or.reduce(shapes.allowed[shapes.devices > 0]),
             block_whole=np.maximum.reduceat(whole, starts),
+            block_parts=np.maximum.reduceat(parts.max(axis=1, initial=0), starts),
             block_cpu=np.maximum.reduceat(later[:, CPU], starts),
             gpu=GPU,
             cpu=CPU,
+            slots=PODS,
+        )
+
+    def _shared_devices(self, nodes: IntArray) -> tuple[BoolArray, IntArray, IntArray]:
+        """(K, 2 D) devices of ``nodes`` that pods share, and the parts of them that are free, later and now.
+
+        A device that pods share which all leave is whole later, and it is not said what is free of it now.
+        """
+        later, now = self.state.device_future[nodes], self.state.device_idle[nodes]
+        is_shared = (self.state.sharers_later[nodes] > 0) & (later < WHOLE)
+        opened = np.zeros(later.shape, dtype=np.int64)
+        return (
+            np.concatenate([is_shared, opened > 0], axis=1),
+            np.concatenate([np.where(is_shared, later, 0), opened], axis=1),
+            np.concatenate([np.where(is_shared, now, 0), opened], axis=1),
         )
 
     def _shape_arrays(self) -> Shapes:
@@ -306,6 +364,7 @@ class Board:
         return Shapes(
             request=np.array([spec.request for spec in specs], dtype=np.int64).reshape(len(shapes), width),
             devices=np.array([spec.gpu.devices for spec in specs], dtype=np.int64),
+            parts=np.array([spec.gpu.is_shared * spec.gpu.parts_on(0) for spec in specs], dtype=np.int64),
             allowed=np.array(masks, dtype=np.bool_).reshape(len(shapes), size),
             handicap=self._handicaps(shapes),
         )
@@ -430,6 +489,7 @@ class Board:
             turn=np.zeros((RECORDED_TURNS, 6), dtype=np.int64),
             node=np.zeros(pods, dtype=np.int64),
             is_now=np.zeros(pods, dtype=np.bool_),
+            device=np.zeros(pods, dtype=np.int64),
             victim=np.zeros((2 * len(units.where) + 1, 2), dtype=np.int64),
             moved=np.zeros(int(units.pods.sum()) + 1, dtype=np.int64),
         )
@@ -493,8 +553,10 @@ class Board:
         units = self._unit_arrays(pool)
         # Shapes and levels of units may be new.
         self.arrays = self._made(self.arrays.gangs, units)
-        self._seen = len(self.state.touched)
-        self._set_where(np.zeros(0, dtype=np.int64))
+        self._seen = self._placed = len(self.state.touched)
+        self._paid = len(self.state.paid)
+        none = np.zeros(0, dtype=np.int64)
+        self._set_where(np.arange(len(pool.units)), none)
 
     def _unit_arrays(self, pool: VictimPool) -> Units:
         problem, rows = self.problem, pool.origins
@@ -511,8 +573,9 @@ class Board:
             base[:] = False
         shares = np.array([rows.shared_unit, rows.shared_node, rows.shared_device])
         shares, pods = np.unique(shares, axis=1, return_counts=True)
-        self._base, self._sharing = base, (*shares, pods)
-        self.is_partial = not bool((base & self._have_own()).all())
+        self._base, self._sharing, self._pinned = base, (*shares, pods), np.zeros(size, dtype=np.bool_)
+        self._first_sharing = np.searchsorted(shares[0], np.arange(size + 1))
+        self.is_partial = not bool((base & self._have_own(np.arange(size))).all())
         whole = rows.whole.copy()
         key = rows.node * size + rows.unit  # Ascending.
         np.add.at(whole, np.searchsorted(key, shares[1] * size + shares[0]), 1)
@@ -547,10 +610,10 @@ class Board:
         )
 
     def _shape_rows(self, pods: IntArray) -> IntArray:
-        """(K,) of pods, the row of their shape; `NONE` where the arrays cannot say it."""
+        """(K,) of pods, the row of their shape; `NONE` where the arrays cannot say it, and of those that share."""
         shapes, at = np.unique(self.problem.columns.shape[pods], return_inverse=True)
         rows = np.array([self.plainness.shape(shape) for shape in shapes.tolist()], dtype=np.int64)
-        found: IntArray = rows[at.reshape(-1)]
+        found: IntArray = np.where(self.problem.columns.shares[pods], NONE, rows[at.reshape(-1)])
         return found
 
     def _levels_of(self, gangs: IntArray) -> tuple[IntArray, BoolArray]:
@@ -594,36 +657,40 @@ class Board:
         self._prices_moves = moves
         forget(self.arrays)
 
-    def _have_own(self) -> BoolArray:
-        """(U,) units of which each device becomes free whole when they leave: they share it with no other."""
-        unit, node, device, pods = self._sharing
-        found = np.ones(len(self._base), dtype=np.bool_)
-        found[unit[self.state.sharers_later[node, device] != pods]] = False
+    def _have_own(self, units: IntArray) -> BoolArray:
+        """(K,) which of ``units`` leave each of their devices free whole: they share it with no other."""
+        _, node, device, pods = self._sharing
+        first, last = self._first_sharing[units], self._first_sharing[units + 1]
+        rows = ranges(first, last)
+        has_others = self.state.sharers_later[node[rows], device[rows]] != pods[rows]
+        others = np.concatenate([[0], np.cumsum(has_others)])
+        ends = np.cumsum(last - first)
+        found: BoolArray = others[ends] == others[ends - (last - first)]
         return found
 
-    def _set_where(self, touched: IntArray) -> None:
-        """Write where units are: at home, moved to where the arrays can say it, or kept out of it.
+    def _set_where(self, chosen: IntArray, touched: IntArray) -> None:
+        """Write where the ``chosen`` units are: at home, moved to where the arrays can say it, or kept out of it.
 
         Those that had moved are looked at again where something of theirs is on ``touched`` nodes.
         """
         pool, state, units = self._pool, self.state, self.arrays.units
-        if pool is None or not len(self._first_pod):
+        if pool is None or not len(chosen):
             return
-        gone, out = state.is_gone[self._first_pod], state.is_out[self._first_pod]
-        may = self._base & ~pool.is_pinned & self._have_own()
+        first, before = self._first_pod[chosen], units.where[chosen]
+        gone, out, pinned = state.is_gone[first], state.is_out[first], pool.is_pinned[chosen]
+        may = self._base[chosen] & ~pinned & self._have_own(chosen)
         now = np.where(may & ~gone, HOME, KEPT)
-        now[may & gone & ~out & units.movable] = MOVED
-        differs = (now != units.where) & ~((now == KEPT) & (units.where == LEFT))
-        again = differs & (now == MOVED)
-        again[self._moved_from(touched)] = True
-        again &= now == MOVED
-        self._note(self._nodes_of(np.flatnonzero(differs | again)))
-        units.where[differs] = now[differs]
-        for unit in np.flatnonzero(again).tolist():
+        now[may & gone & ~out & units.movable[chosen]] = MOVED
+        differs = (now != before) & ~((now == KEPT) & (before == LEFT))
+        again = (now == MOVED) & (differs | self._is_on(chosen, touched))
+        self._note(self._nodes_of(chosen[differs | again]))
+        units.where[chosen[differs]] = now[differs]
+        self._pinned[chosen] = pinned
+        for unit in chosen[again].tolist():
             places = [state.places[pod] for pod in pool.units[unit].pods]
             nodes = np.array([place.node for place in places], dtype=np.int64)
             list_moved(self.arrays, unit, nodes, self._taken(places), 0)
-        self._note(self._nodes_of(np.flatnonzero(again)))
+        self._note(self._nodes_of(chosen[again]))
 
     def _taken(self, places: Sequence[Place]) -> IntArray:
         """(K, Z, R) what pods with ``places`` took of compartments."""
@@ -633,15 +700,26 @@ class Board:
                 _add_take(take, place.grants.get(self.plainness.zones[0].kind))
         return takes
 
-    def _moved_from(self, touched: IntArray) -> IntArray:
-        """Units that were moved to one of these nodes."""
-        units, own = self.arrays.units, int(self.arrays.units.first_moved[0])
+    def _units_on(self, nodes: IntArray) -> IntArray:
+        """Units that could be elsewhere than they were when nothing but ``nodes`` was touched since."""
+        pool, units = self._pool, self.arrays.units
+        if pool is None:
+            return np.zeros(0, dtype=np.int64)
+        at_home = units.unit[ranges(units.first_on[nodes], units.first_on[nodes + 1])]
+        pinned = np.flatnonzero(pool.is_pinned != self._pinned)
+        found: IntArray = np.unique(np.concatenate([at_home, pool.guests(nodes), pinned]))
+        return found
+
+    def _is_on(self, chosen: IntArray, nodes: IntArray) -> BoolArray:
+        """(K,) which of the ``chosen`` units had moved, and to some of ``nodes``."""
+        units, found = self.arrays.units, np.zeros(len(chosen), dtype=np.bool_)
+        moved = np.flatnonzero(units.where[chosen] == MOVED)
         is_touched = np.zeros(len(self.problem.nodes) + 1, dtype=np.bool_)  # The last stands for no node.
-        is_touched[touched] = True
-        rows = np.flatnonzero(is_touched[units.node[own:]]) + own
-        found: IntArray = units.unit[rows]
-        moved: IntArray = found[units.where[found] == MOVED]
-        return moved
+        is_touched[nodes] = True
+        rows = ranges(units.first_moved[chosen[moved]], units.first_moved[chosen[moved] + 1])
+        on = units.unit[rows[is_touched[units.node[rows]]]]
+        found[np.searchsorted(chosen, on)] = True
+        return found
 
     def _nodes_of(self, units: IntArray) -> IntArray:
         """Nodes that these units are on, or were or will be."""
@@ -716,32 +794,38 @@ class Board:
 
     def catch_up(self) -> None:
         """Take over what changed in the working state."""
-        touched = self.agree()
-        queues = self.arrays.queues
-        queues.held[:] = self.state.allocated
-        queues.fixed[:] = self.state.allocated_fixed
-        self._set_where(touched)
+        state, queues = self.state, self.arrays.queues
+        touched = np.unique(np.array(state.touched[self._placed :], dtype=np.int64))
+        self.agree()
+        self._placed = len(state.touched)
+        path = self.problem.queues.path
+        for queue in {queue for leaf in set(state.paid[self._paid :]) for queue in path[leaf]}:
+            queues.held[queue], queues.fixed[queue] = state.allocated[queue], state.allocated_fixed[queue]
+        self._paid = len(state.paid)
+        self._set_where(self._units_on(touched), touched)
 
-    def agree(self) -> IntArray:
-        """The working state has caught up with the arrays: what it knows better is taken over; nodes it touched.
+    def agree(self) -> None:
+        """The working state has caught up with the arrays: what it knows better is taken over.
 
         Which devices pods get is decided there, and so how many whole ones are free now.
         """
         touched = self.state.touched
-        nodes: IntArray = np.unique(np.array(touched[self._seen :], dtype=np.int64))
-        self._take_over(nodes)
+        self._take_over(np.unique(np.array(touched[self._seen :], dtype=np.int64)))
         self._seen = len(touched)
-        return nodes
 
     def _take_over(self, nodes: IntArray) -> None:
         """Write what is free on ``nodes`` as the working state has it."""
         state, own, domains = self.state, self.arrays.nodes, self.arrays.domains
         later, whole, free = state.future[:, nodes].T, state.whole_later[nodes], state.gpu_free[nodes]
+        is_shared, parts, parts_now = self._shared_devices(nodes)
         differs = (own.later[nodes] != later).any(axis=1)
+        differs |= (np.sort(own.parts[nodes], axis=1) != np.sort(parts, axis=1)).any(axis=1)
         differs |= (own.whole_later[nodes] != whole) | (own.gpu_free[nodes] != free)
         differs |= self._zones_differ(nodes)
         own.now[nodes] = state.idle[:, nodes].T
         own.whole_now[nodes] = state.whole_now[nodes]
+        own.is_shared[nodes], own.parts[nodes], own.parts_now[nodes] = is_shared, parts, parts_now
+        own.most_parts[nodes] = parts.max(axis=1, initial=0)
         if not differs.any():
             return
         changed = nodes[differs]
@@ -758,6 +842,7 @@ class Board:
         for block in np.unique(changed // BLOCK).tolist():
             here = slice(block * BLOCK, (block + 1) * BLOCK)
             own.block_whole[block] = max(0, int(own.whole_later[here].max()))
+            own.block_parts[block] = own.most_parts[here].max()
             own.block_cpu[block] = max(0, int(own.later[here, CPU].max()))
         self.arrays.scratch.failed[:] = False
         self._note(changed)
@@ -779,6 +864,13 @@ def _add_take(to: IntArray, grant: Iterable[tuple[int, Sequence[int]]] | None) -
     """Add what a pod was granted of compartments."""
     for zone, amounts in grant or ():
         to[zone, : len(amounts)] += np.array(amounts, dtype=np.int64)
+
+
+def ranges(first: IntArray, last: IntArray) -> IntArray:
+    """The numbers from each of ``first`` (K,) up to, and without, that of ``last``, one after the other."""
+    counts = last - first
+    found: IntArray = np.arange(int(counts.sum())) + np.repeat(first - np.cumsum(counts) + counts, counts)
+    return found
 
 
 def _bounded(table: IntArray) -> IntArray:

@@ -1,7 +1,8 @@
 """Places on what is free: how many pods fit a node, which node is next, which domain is the tightest.
 
 Nodes are packed: of those where a pod fits, those where it can start now come first, then the one with the least free.
-A node is filled before the next begins (docs/kai-behaviour.md#scoring).
+A node is filled before the next begins (docs/kai-behaviour.md#scoring). Pods that share a device join others first, on
+the device with the least free, and open a new one where they find none; that takes a pod slot for its reservation pod.
 """
 
 from kai_solver.actions.board.arrays import (
@@ -15,25 +16,38 @@ from kai_solver.actions.board.arrays import (
     Domains,
     IntArray,
     Nodes,
+    Shapes,
     Zones,
 )
 from kai_solver.compiled import kernel
+from kai_solver.units.shares import PARTS_OF_MILLI, WHOLE
 
+UNSHARED = 2**57
 LATER = 2**53
 NOT_FOR_IT = 2**48
-"""Added to what is free: where a pod cannot start now; where a pod without GPUs would be on a node that has some."""
+"""Added to what is free: where a pod finds no shared device to join; where it cannot start now; where a pod without
+GPUs would be on a node that has some."""
 POINT = NOT_FOR_IT // 10
 """A point of a rule's score, of which the best is a hundred: ten of them outweigh that a node has GPUs."""
+
+
+@kernel
+def has_devices(nodes: Nodes, shapes: Shapes, shape: int, node: int) -> bool:
+    """Whether ``node`` has the devices that one more pod of ``shape`` asks for."""
+    return bool(nodes.whole_later[node] >= shapes.devices[shape] or 0 < shapes.parts[shape] <= nodes.most_parts[node])
 
 
 @kernel
 def room_at(arrays: Arrays, shape: int, node: int) -> int:
     """How many pods of ``shape`` fit ``node`` once all that leaves has left."""
     nodes, shapes = arrays.nodes, arrays.shapes
-    if not shapes.allowed[shape, node]:
+    if not (shapes.allowed[shape, node] and has_devices(nodes, shapes, shape, node)):
         return 0
     devices = shapes.devices[shape]
-    room = BOUNDLESS if devices == 0 else nodes.whole_later[node] // devices
+    if shapes.parts[shape] > 0:
+        room = share_room(nodes, shapes.parts[shape], node, False)
+    else:
+        room = BOUNDLESS if devices == 0 else nodes.whole_later[node] // devices
     for resource in range(shapes.request.shape[1]):
         asked = shapes.request[shape, resource]
         if asked > 0 and resource != nodes.gpu and room > 0:
@@ -48,7 +62,10 @@ def room_now(arrays: Arrays, shape: int, node: int) -> int:
     """How many of the pods that fit can start now."""
     nodes, shapes = arrays.nodes, arrays.shapes
     devices = shapes.devices[shape]
-    room = BOUNDLESS if devices == 0 else nodes.whole_now[node] // devices
+    if shapes.parts[shape] > 0:
+        room = share_room(nodes, shapes.parts[shape], node, True)
+    else:
+        room = BOUNDLESS if devices == 0 else nodes.whole_now[node] // devices
     for resource in range(shapes.request.shape[1]):
         asked = shapes.request[shape, resource]
         if asked > 0 and resource != nodes.gpu and room > 0:
@@ -56,6 +73,51 @@ def room_now(arrays: Arrays, shape: int, node: int) -> int:
     if room > 0 and arrays.zones.row[node] != NONE:
         room = min(room, zone_room(arrays.zones, shape, node, True))
     return max(0, room)
+
+
+@kernel
+def share_room(nodes: Nodes, parts: int, node: int, now: bool) -> int:
+    """How many pods that take ``parts`` of a device find devices, and slots for the reservation pods of new ones."""
+    whole, slots, devices = nodes.whole_later[node], nodes.later[node, nodes.slots], nodes.parts.shape[1]
+    if now:
+        whole, slots = min(whole, nodes.whole_now[node]), min(slots, nodes.now[node, nodes.slots])
+    joining, each = 0, WHOLE // parts
+    for device in range(devices):
+        joining += share_free(nodes, node, device, now) // parts
+    room = joining + whole * each
+    if slots >= room + devices // 2:
+        return int(room)
+    if slots <= joining:
+        return int(max(0, slots))
+    rest = slots - joining
+    return int(min(room, joining + rest // (each + 1) * each + max(rest % (each + 1) - 1, 0)))
+
+
+@kernel
+def share_free(nodes: Nodes, node: int, device: int, now: bool) -> int:
+    """Parts that are free of a shared device: later, or now and promised to no pod."""
+    free: int = nodes.parts[node, device]
+    return min(free, nodes.parts_now[node, device]) if now else free
+
+
+@kernel
+def shared_device(nodes: Nodes, parts: int, node: int, now: bool) -> int:
+    """The shared device with the least free that still has ``parts``, later and perhaps ``now``; `NONE`."""
+    best, least = NONE, BOUNDLESS
+    for device in range(nodes.parts.shape[1]):
+        free = nodes.parts[node, device]
+        if free < least and share_free(nodes, node, device, now) >= parts:
+            best, least = device, free
+    return best
+
+
+@kernel
+def lacking(arrays: Arrays, shape: int, node: int) -> int:
+    """How many whole devices ``node`` lacks for one more pod of ``shape``; 0 or less: none."""
+    parts = arrays.shapes.parts[shape]
+    if parts > 0 and shared_device(arrays.nodes, parts, node, False) != NONE:
+        return 0
+    return int(arrays.shapes.devices[shape] - arrays.nodes.whole_later[node])
 
 
 @kernel
@@ -136,18 +198,19 @@ def give_zones(zones: Zones, node: int, now: bool, takes: IntArray, at: int, sig
 def count_block(nodes: Nodes, node: int) -> None:
     """Find the largest free amounts of a node's block again."""
     block = node // BLOCK
-    whole, cpu = 0, 0
+    whole, parts, cpu = 0, 0, 0
     for other in range(block * BLOCK, min(len(nodes.whole_later), (block + 1) * BLOCK)):
         whole = max(whole, nodes.whole_later[other])
         cpu = max(cpu, nodes.later[other, nodes.cpu])
-    nodes.block_whole[block], nodes.block_cpu[block] = whole, cpu
+        parts = max(parts, nodes.most_parts[other])
+    nodes.block_whole[block], nodes.block_parts[block], nodes.block_cpu[block] = whole, parts, cpu
 
 
 @kernel
 def shift(arrays: Arrays, node: int, shape: int, sign: int, now: bool, takes: IntArray, at: int) -> None:
     """A pod of ``shape`` takes (-1) or gives back (+1) room on ``node``; ``now``: what is free now, too.
 
-    What it takes of compartments is written to, or is in, ``takes`` at ``at``.
+    What it takes of compartments is written to, or is in, ``takes`` at ``at``; which device it shares, `Record.device`.
     """
     nodes, shapes = arrays.nodes, arrays.shapes
     for resource in range(shapes.request.shape[1]):
@@ -156,7 +219,12 @@ def shift(arrays: Arrays, node: int, shape: int, sign: int, now: bool, takes: In
         if now:
             nodes.now[node, resource] += amount
     devices = shapes.devices[shape]
-    if devices:
+    if shapes.parts[shape] > 0:
+        if sign < 0:
+            take_share(arrays, shape, node, now, at)
+        else:
+            give_share(arrays, shape, node, now, at)
+    elif devices:
         free_devices(arrays, node, sign * devices)
         if now:
             nodes.whole_now[node] += sign * devices
@@ -170,15 +238,72 @@ def shift(arrays: Arrays, node: int, shape: int, sign: int, now: bool, takes: In
 
 
 @kernel
+def take_share(arrays: Arrays, shape: int, node: int, now: bool, at: int) -> None:
+    """A pod takes its parts of a shared device, or of a new one; which is written at ``at``."""
+    nodes, parts = arrays.nodes, arrays.shapes.parts[shape]
+    device = shared_device(nodes, parts, node, now)
+    if device == NONE:
+        device = nodes.parts.shape[1] // 2
+        while nodes.is_shared[node, device]:
+            device += 1
+        free_devices(arrays, node, -1)
+        set_parts(arrays, node, device, WHOLE)
+        nodes.later[node, nodes.slots] -= 1
+        nodes.is_shared[node, device], nodes.parts_now[node, device] = True, 0
+        if now:
+            nodes.whole_now[node] -= 1
+            nodes.now[node, nodes.slots] -= 1
+            nodes.parts_now[node, device] = WHOLE
+    set_parts(arrays, node, device, nodes.parts[node, device] - parts)
+    if now:
+        nodes.parts_now[node, device] -= parts
+    arrays.record.device[at] = device
+
+
+@kernel
+def give_share(arrays: Arrays, shape: int, node: int, now: bool, at: int) -> None:
+    """A pod gives back what `take_share` took: a device is no longer shared if all of it is free."""
+    nodes, parts, device = arrays.nodes, arrays.shapes.parts[shape], arrays.record.device[at]
+    set_parts(arrays, node, device, nodes.parts[node, device] + parts)
+    if now:
+        nodes.parts_now[node, device] += parts
+    if nodes.parts[node, device] == WHOLE:
+        if nodes.parts_now[node, device] == WHOLE:
+            nodes.whole_now[node] += 1
+            nodes.now[node, nodes.slots] += 1
+        nodes.is_shared[node, device], nodes.parts_now[node, device] = False, 0
+        nodes.later[node, nodes.slots] += 1
+        set_parts(arrays, node, device, 0)
+        free_devices(arrays, node, 1)
+
+
+@kernel
+def set_parts(arrays: Arrays, node: int, device: int, parts: int) -> None:
+    """So many ``parts`` of a shared device are free later."""
+    nodes, before, most = arrays.nodes, arrays.nodes.parts[node, device], 0
+    nodes.parts[node, device] = parts
+    for other in range(nodes.parts.shape[1]):
+        most = max(most, nodes.parts[node, other])
+    nodes.most_parts[node] = most
+    free_milli(arrays, node, parts // PARTS_OF_MILLI - before // PARTS_OF_MILLI)
+
+
+@kernel
 def free_devices(arrays: Arrays, node: int, count: int) -> None:
     """``count`` more whole devices are free later; fewer where it is below 0."""
     arrays.nodes.whole_later[node] += count
-    arrays.nodes.gpu_free[node] += 1000 * count
+    free_milli(arrays, node, 1000 * count)
+
+
+@kernel
+def free_milli(arrays: Arrays, node: int, milli: int) -> None:
+    """So many thousandths of devices more are free later."""
+    arrays.nodes.gpu_free[node] += milli
     domains = arrays.domains
     for level in range(len(domains.of_node)):
         domain = domains.of_node[level, node]
         if domain != NONE:
-            domains.free[level, domain] += 1000 * count
+            domains.free[level, domain] += milli
 
 
 @kernel
@@ -211,6 +336,8 @@ def key_at(arrays: Arrays, shape: int, node: int) -> int:
         key: int = nodes.gpu_free[node]
     else:
         key = nodes.later[node, nodes.cpu] + (NOT_FOR_IT if nodes.has_gpus[node] else 0)
+    if shapes.parts[shape] > 0 and shared_device(nodes, shapes.parts[shape], node, False) == NONE:
+        key += UNSHARED
     if shapes.handicap.shape[1]:
         key += shapes.handicap[shape, node]
     return key if room_now(arrays, shape, node) > 0 else key + LATER
@@ -219,7 +346,7 @@ def key_at(arrays: Arrays, shape: int, node: int) -> int:
 @kernel
 def best_node(arrays: Arrays, shape: int, level: int, domain: int) -> int:
     """The node that the next pod of ``shape`` takes, in a domain or anywhere; `NONE` where it fits nowhere."""
-    nodes, shapes, domains = arrays.nodes, arrays.shapes, arrays.domains
+    nodes, domains = arrays.nodes, arrays.domains
     best, least = NONE, BOUNDLESS
     if domain != NONE:
         for at in range(domains.first[level, domain], domains.first[level, domain + 1]):
@@ -229,16 +356,26 @@ def best_node(arrays: Arrays, shape: int, level: int, domain: int) -> int:
                 if key < least:
                     best, least = node, key
         return best
-    devices, cpu = shapes.devices[shape], shapes.request[shape, nodes.cpu]
     for block in range(len(nodes.block_whole)):
-        if nodes.block_whole[block] < devices or nodes.block_cpu[block] < cpu:
+        if not may_fit(arrays, shape, block):
             continue
         for node in range(block * BLOCK, min(len(nodes.whole_later), (block + 1) * BLOCK)):
-            if nodes.whole_later[node] >= devices and room_at(arrays, shape, node) > 0:
+            if has_devices(arrays.nodes, arrays.shapes, shape, node) and room_at(arrays, shape, node) > 0:
                 key = key_at(arrays, shape, node)
                 if key < least:
                     best, least = node, key
     return best
+
+
+@kernel
+def may_fit(arrays: Arrays, shape: int, block: int) -> bool:
+    """Whether a pod of ``shape`` may fit some node of a block."""
+    nodes, shapes = arrays.nodes, arrays.shapes
+    if nodes.block_cpu[block] < shapes.request[shape, nodes.cpu]:
+        return False
+    if 0 < shapes.parts[shape] <= nodes.block_parts[block]:
+        return True
+    return bool(nodes.block_whole[block] >= shapes.devices[shape])
 
 
 @kernel
@@ -259,6 +396,8 @@ def fill(
         room = min(room_at(arrays, shape, node), count - done)
         if now > 0:
             room = min(room, now)
+        if arrays.shapes.parts[shape] > 0:
+            room = 1  # The next one may find a device to join elsewhere.
         for _ in range(room):
             to[at + done] = node
             if not later:
@@ -324,7 +463,10 @@ def wait(arrays: Arrays, node: int, shape: int, at: int) -> None:
     nodes, shapes = arrays.nodes, arrays.shapes
     for resource in range(shapes.request.shape[1]):
         nodes.now[node, resource] += shapes.request[shape, resource]
-    nodes.whole_now[node] = min(nodes.whole_now[node] + shapes.devices[shape], nodes.whole_later[node])
+    if shapes.parts[shape] > 0:
+        nodes.parts_now[node, arrays.record.device[at]] += shapes.parts[shape]
+    else:
+        nodes.whole_now[node] = min(nodes.whole_now[node] + shapes.devices[shape], nodes.whole_later[node])
     row = zones.row[node]
     if row != NONE:
         for zone in range(zones.now.shape[1]):
@@ -337,7 +479,8 @@ def tightest(arrays: Arrays, shape: int, count: int, level: int) -> int:
     """The domain with room for ``count`` pods that has the least free, from the outermost level in; `NONE`."""
     domains = arrays.domains
     best = NONE
-    least = arrays.shapes.devices[shape] * 1000 * count
+    parts = arrays.shapes.parts[shape]
+    least = count * (parts // PARTS_OF_MILLI if parts > 0 else 1000 * arrays.shapes.devices[shape])
     for domain in range(domains.number[level]):
         if domains.free[level, domain] < least:
             continue

@@ -8,6 +8,8 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import groupby
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from kai_solver.actions.board.arrays import (
     ADMITTED,
     ALLOCATE,
@@ -29,15 +31,18 @@ from kai_solver.actions.board.arrays import (
     SAME,
     TURNS,
     VICTIMS,
+    WISHING,
 )
 from kai_solver.actions.board.describe import Board
 from kai_solver.actions.board.turns import begin_turns, has_way, look_at_queues, take_turns
 from kai_solver.actions.gang_order import NextGang
 from kai_solver.domain import Action
 from kai_solver.errors import InternalError
+from kai_solver.placement.placing import start_together
 from kai_solver.planstate.allocation_units import AllocationUnit
 from kai_solver.planstate.eviction_units import charge_of
 from kai_solver.planstate.outcome import Admission
+from kai_solver.units import PODS as SLOTS
 
 if TYPE_CHECKING:
     from kai_solver.actions.context import Context
@@ -51,14 +56,15 @@ NUMBER = {
 AT_ONCE = 64
 """Turns between two looks at the clock."""
 
-MOST_ASKED = {Action.ALLOCATE: 0, Action.CONSOLIDATION: 4, Action.RECLAIM: 2, Action.PREEMPT: 4}
-"""Gangs of an action that are asked for on the working state as well: the arrays do not show all running work, or moves
-are searched there in more ways. On 5,000 loaded nodes with shares a reclaim takes 0.17 s, and of 1,015 consolidations,
-which took 2.1 s of CPU, one found room (2026-11-27). With 64 consolidations, 8 reclaims and 16 preemptions the greedy
-took 1.1 to 1.9 times the CPU of 16, 2 and 4 on eight twins of 1,000 and 2,000 nodes, and admitted 0% to 4% more gangs;
-whole cycles of 2 s and of 10 s ended with the same plans. 16 consolidations took 1.0 to 1.3 times the CPU of 4 on nine
-clusters of 1,000 and 2,000 nodes, in four cycles each. They gave the same plans on eight; on the ninth they left 15 and
-23 gangs fewer in its last two cycles. With 1 or none plans are those with 4 (2026-11-28)."""
+MOST_VAIN = {Action.ALLOCATE: 0, Action.CONSOLIDATION: 1, Action.RECLAIM: 1, Action.PREEMPT: 4}
+"""Gangs of an action that find no room in the arrays, and are asked for on the working state as well until so many were
+in vain: the arrays do not show all running work, or moves are searched there in more ways.
+
+On 5,000 loaded nodes with shares one takes 0.04 to 0.1 s of CPU. Of 1,015 consolidations there, which took 2.1 s, one
+found room (2026-11-27). On ten twins of 500 to 5,000 nodes and openb, in four cycles each, one consolidation in vain
+gave the plans of four in all but one cycle of openb, which served as many; on four of them one reclaim gave those of
+two. In a fifth cycle on 1,000 nodes two gangs more were served with four and two. Without any, openb evicted 256 pods
+in a cycle, not 198; with one preemption 1,000 nodes served a gang less (2026-11-29)."""
 
 Refuse = Callable[[AllocationUnit, int, bool], None]
 """Refuses what a gang asked for: with its kind, and whether the last gang of this kind was refused in this state."""
@@ -76,6 +82,8 @@ class BoardLine:
     asked_again
         The gang that was refused last, if it has to be asked for on the working state: what the arrays do not show, or
         gangs that were placed in this cycle, may make room for it.
+    found
+        The gang that `pop` handed out last, if the arrays found room for it.
     """
 
     def __init__(self, context: "Context", board: Board, action: Action, gangs: Iterable[int]) -> None:
@@ -84,8 +92,9 @@ class BoardLine:
         self.number = NUMBER[action]
         self.free_milli = 0
         self.shows_all = False
-        self._asked, self._asks, self._is_ahead = 0, False, False
+        self._vain, self._asks, self._is_ahead = 0, False, False
         self.asked_again: AllocationUnit | None = None
+        self.found: int | None = None
         board.catch_up()
         if action is not Action.ALLOCATE:
             self._write_yields()
@@ -109,13 +118,17 @@ class BoardLine:
         arrays, numbers = self.board.arrays, self.board.arrays.record.numbers
         numbers[TURNS] = numbers[PODS] = numbers[VICTIMS] = numbers[MOVES] = 0
         is_whole = not self.board.is_partial and self.action is not Action.CONSOLIDATION
-        self.shows_all = is_whole or self._asked >= MOST_ASKED[self.action]
+        self.shows_all = is_whole or self._vain >= MOST_VAIN[self.action]
         ended = take_turns(arrays, self.number, AT_ONCE, self.free_milli, not self.shows_all)
         count, self._asks = int(numbers[TURNS]), ended == ASK
-        self.asked_again = None
+        self.asked_again = self.found = None
         if count:
             self._put_into_effect(count, refuse, is_open=ended == MAY_YIELD)
-            self.board.agree()
+            shape = arrays.gangs.shape[arrays.record.turn[count - 1, 0]]
+            if arrays.shapes.parts[shape] > 0:
+                self.board.catch_up()  # Which units share devices may have changed.
+            else:
+                self.board.agree()
         return count
 
     def _put_into_effect(self, count: int, refuse: Refuse, *, is_open: bool) -> None:
@@ -144,28 +157,42 @@ class BoardLine:
                 self.outcome.admit(admission)
             elif is_open and number == count - 1:
                 self.asked_again = unit
-                self._asked += not self.shows_all
             else:
                 refuse(unit, int(arrays.gangs.kind[row]), said == SAME)
 
     def _place(self, unit: AllocationUnit, nodes: list[int], *, now: bool) -> None:
-        self._put(unit.pods, nodes, now=now and self._is_free_now(unit, nodes))
+        if self.state.problem.pods[unit.pods[0]].gpu.is_shared:
+            for pod, node in zip(unit.pods, nodes, strict=True):
+                self.state.put(pod, node, now=now and self._is_share_free_now(pod, node))
+            start_together(self.state, unit)
+        else:
+            self._put(unit.pods, nodes, now=now and self._is_free_now(unit, nodes))
 
     def _put(self, pods: tuple[int, ...], nodes: Sequence[int], *, now: bool = False) -> None:
         """``pods`` start on ``nodes``, ``now`` or once what leaves has left."""
-        state = self.state
-        if state.by_device or state.is_linked(state.problem.pod_shape[pods[0]]):
+        state, problem = self.state, self.state.problem
+        shape, is_alone = problem.pod_shape[pods[0]], problem.related.isdisjoint(pods)
+        is_shared = problem.shapes.shapes[shape].gpu.is_shared
+        if state.by_device or is_shared or not is_alone or state.is_linked(shape):
             for pod, node in zip(pods, nodes, strict=True):
                 state.put(pod, node, now=now)
             return
         runs = [(node, len(list(run))) for node, run in groupby(nodes)]
-        state.join(pods, charge_of(state.problem, pods))
+        state.join(pods, charge_of(problem, pods))
         state.place_joined(pods, [node for node, _ in runs], [count for _, count in runs], now=now)
 
     def _is_free_now(self, unit: AllocationUnit, nodes: list[int]) -> bool:
         """Whether the devices that are free now suffice: the arrays count them, and pods that start later choose."""
         devices = self.state.problem.pods[unit.pods[0]].gpu.devices
         return all(self.state.whole_now[node] >= devices * nodes.count(node) for node in set(nodes))
+
+    def _is_share_free_now(self, pod: int, node: int) -> bool:
+        """The same of a device that ``pod`` is to share."""
+        state, shape = self.state, self.state.problem.pod_shape[pod]
+        parts, (kept, slots) = state.problem.shapes.parts(shape)[node], state.reserved(node, now=True)
+        free = np.minimum(state.device_idle[node], state.device_future[node]).tolist()
+        slots -= state.problem.shapes.shapes[shape].request[SLOTS]
+        return any(part >= parts and slots >= (not own) for part, own in zip(free, kept, strict=True))
 
     def _leave(self, disturbed: list[list[int]], moved_at: int) -> list[tuple[int, list[int]]]:
         """Let units leave; those that move, with the new nodes of their pods, recorded from ``moved_at`` on."""
@@ -193,6 +220,7 @@ class BoardLine:
             return None
         row = int(arrays.record.numbers[ASKED])
         gang = self.board.gang(row)
+        self.found = gang if arrays.gangs.standing[row] == WISHING else None
         arrays.gangs.standing[row] = OUT
         unit = self.context.gang_units[gang].next()
         if unit is None:
@@ -224,7 +252,8 @@ class BoardLine:
         look_at_queues(self.board.arrays)
 
     def unchanged(self) -> None:
-        """A gang that is not plain was refused, or is postponed."""
+        """A gang was refused in its turn on the working state, or is postponed."""
+        self._vain += self.asked_again is not None and not self.shows_all
         if self._is_ahead:
             self._catch_up()
         look_at_queues(self.board.arrays)

@@ -35,9 +35,10 @@ def smallest() -> Arrays:
 
     none = ints(1) + NONE
     nodes = Nodes(
-        ints(1, 4), ints(1, 4), ints(1), ints(1), ints(1), flags(1), ints(1), flags(1), ints(1), ints(1), 2, 0
-    )
-    shapes = Shapes(ints(1, 4), ints(1), flags(1, 1), ints(1, 0))
+        ints(1, 4), ints(1, 4), ints(1), ints(1), ints(1), flags(1, 2), ints(1, 2), ints(1, 2), ints(1), flags(1),
+        ints(1), flags(1), ints(1), ints(1), ints(1), 2, 0, 3,
+    )  # fmt: skip
+    shapes = Shapes(ints(1, 4), ints(1), ints(1), flags(1, 1), ints(1, 0))
     zones = Zones(
         none, flags(1, 4), ints(1, 2, 4), ints(1, 2, 4), ints(1, 4), ints(1, 1), ints(2, 2, 4), ints(1, 2, 4),
         ints(1, 2, 4),
@@ -57,7 +58,7 @@ def smallest() -> Arrays:
         ints(2), ints(1), ints(2), ints(2), ints(2), ints(2), ints(2, 4), np.array([1, 2], dtype=np.int64), none,
         ints(2) + NONE, flags(1),
     )  # fmt: skip
-    record = Record(ints(NUMBERS), ints(1, 6), ints(1), flags(1), ints(3, 2), ints(1))
+    record = Record(ints(NUMBERS), ints(1, 6), ints(1), flags(1), ints(1), ints(3, 2), ints(1))
     scratch = Scratch(
         floats(1), floats(1), floats(1, 1), floats(1, 1, 1), flags(1), ints(1), ints(64), none, ints(1), ints(1),
         floats(1), ints(1), ints(1), ints(1), ints(1, 3), floats(1, 3), ints(1, 3), ints(1, 3), ints(2), ints(2),

@@ -90,6 +90,9 @@ def take_turns(arrays: Arrays, action: int, most: int, free_milli: int, partial:
             return ASK
         if taken == most or numbers[TURNS] == longest or not has_space(arrays, gang):
             return PAUSE
+        shares = arrays.shapes.parts[gangs.shape[gang]] > 0
+        if shares and numbers[VICTIMS] > 0:
+            return PAUSE
         taken += 1
         pods, victims = numbers[PODS], numbers[VICTIMS]
         said = turn(arrays, gang, action, free_milli)
@@ -106,6 +109,8 @@ def take_turns(arrays: Arrays, action: int, most: int, free_milli: int, partial:
             for at in range(victims, numbers[VICTIMS]):
                 if arrays.record.victim[at, 1] == LEFT:
                     look_at_path(queues, gangs, arrays.units.queue[arrays.record.victim[at, 0]])
+            if shares:
+                return PAUSE
         else:
             scratch.refused[gangs.kind[gang]] = numbers[ADMITTED]
         if said == NO_ROOM and action != ALLOCATE and (partial or may_yield(arrays, gang, action)):
@@ -173,7 +178,7 @@ def turn(arrays: Arrays, gang: int, action: int, free_milli: int) -> int:
         done = reclaim(arrays, gang) if action == RECLAIM else preempt(arrays, gang)
     if done == NONE:
         return NO_ROOM
-    if gangs.standing[gang] == WISHING:
+    if asks(arrays, gang):
         numbers[PODS] -= gangs.pods[gang]
         take_back(arrays, gangs.shape[gang], numbers[PODS], gangs.pods[gang], done, moves)
         return FOUND
@@ -181,6 +186,13 @@ def turn(arrays: Arrays, gang: int, action: int, free_milli: int) -> int:
         keep_moved(arrays, done)
     admit(arrays, gang, done)
     return MADE_ROOM
+
+
+@kernel
+def asks(arrays: Arrays, gang: int) -> bool:
+    """Whether room for ``gang`` is only looked for, where others leave: it prefers some nodes, or shares devices."""
+    gangs = arrays.gangs
+    return bool(gangs.standing[gang] == WISHING or arrays.shapes.parts[gangs.shape[gang]] > 0)
 
 
 @kernel
@@ -242,8 +254,10 @@ def consolidate(arrays: Arrays, gang: int) -> int:
 @kernel
 def has_whole(arrays: Arrays, gang: int) -> bool:
     """Whether so many whole devices are free in all as ``gang`` asks for: what moves takes as many as it leaves."""
-    nodes = arrays.nodes
-    left = arrays.gangs.pods[gang] * arrays.shapes.devices[arrays.gangs.shape[gang]]
+    nodes, shape = arrays.nodes, arrays.gangs.shape[gang]
+    if arrays.shapes.parts[shape] > 0:
+        return True
+    left = arrays.gangs.pods[gang] * arrays.shapes.devices[shape]
     for node in range(len(nodes.whole_later)):
         if left <= 0:
             break

@@ -36,7 +36,9 @@ from kai_solver.actions.board.room import (
     fill,
     free_devices,
     give_zones,
+    lacking,
     note,
+    shared_device,
     shift,
     tightest,
 )
@@ -65,7 +67,7 @@ def cost_at(arrays: Arrays, shape: int, node: int, below: int) -> float:
     picks[0] = 0
     if not arrays.shapes.allowed[shape, node]:
         return IMPOSSIBLE
-    need = arrays.shapes.devices[shape] - arrays.nodes.whole_later[node]
+    need = lacking(arrays, shape, node)
     if need <= 0 and suffices(arrays, shape, node):
         return 0.0
     count = look_around(arrays, node, below)
@@ -151,7 +153,7 @@ def bound_at(arrays: Arrays, shape: int, node: int) -> float:
     arrays.scratch.picks[0] = 0
     if not arrays.shapes.allowed[shape, node]:
         return IMPOSSIBLE
-    need = arrays.shapes.devices[shape] - nodes.whole_later[node]
+    need = lacking(arrays, shape, node)
     if need <= 0 and suffices(arrays, shape, node):
         return 0.0
     count = look_around(arrays, node, NONE)
@@ -191,9 +193,12 @@ def bound_of_lack(arrays: Arrays, rows: int, resource: int, lack: int) -> float:
 @kernel
 def suffices(arrays: Arrays, shape: int, node: int) -> bool:
     """Whether all resources but devices suffice for a pod of ``shape`` once the picks have left."""
-    nodes, units, picks = arrays.nodes, arrays.units, arrays.scratch.picks
+    nodes, units, picks, parts = arrays.nodes, arrays.units, arrays.scratch.picks, arrays.shapes.parts[shape]
+    opens = parts > 0 and shared_device(nodes, parts, node, False) == NONE
     for resource in range(arrays.shapes.request.shape[1]):
         asked = arrays.shapes.request[shape, resource]
+        if opens and resource == nodes.slots:
+            asked += 1  # For the reservation pod.
         if asked <= 0 or resource == nodes.gpu:
             continue
         have = nodes.later[node, resource]
@@ -274,7 +279,7 @@ def add_units(arrays: Arrays, shape: int, node: int, rows: int) -> float:
 def prune(arrays: Arrays, shape: int, node: int) -> float:
     """Leave out picks without which it suffices too, the dearest tried first; what that spares."""
     units, picks = arrays.units, arrays.scratch.picks
-    need = arrays.shapes.devices[shape] - arrays.nodes.whole_later[node]
+    need = lacking(arrays, shape, node)
     spared, tried = 0.0, BOUNDLESS * 1.0
     while True:
         at = 0
@@ -961,7 +966,7 @@ def is_hopeless(arrays: Arrays, gang: int, below: int) -> bool:
     Units are let go one after the other, and it ends with the first that suffices.
     """
     gangs, units, scratch, stamp = arrays.gangs, arrays.units, arrays.scratch, arrays.record.numbers[STAMP]
-    if arrays.shapes.devices[gangs.shape[gang]] == 0:
+    if arrays.shapes.devices[gangs.shape[gang]] == 0 or arrays.shapes.parts[gangs.shape[gang]] > 0:
         return False
     if count_hosts(arrays, gang):
         return False

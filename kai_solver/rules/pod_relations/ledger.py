@@ -20,7 +20,7 @@ NAME = "affinity"
 
 
 class PodRelations(Ledger):
-    """Three views, kept up to date. Only pods are counted that rules or wishes are about (`Problem.related`).
+    """Three views, kept up to date. Only pods are counted that such rules or wishes are about (`Problem.counted`).
 
     ``_later``: after the plan has been carried out. ``_now``: now, including leaving pods, and all new pods.
     ``_certain``: pods that run and stay, or start now: pods that start may rely on these. None if no pod requires
@@ -31,7 +31,7 @@ class PodRelations(Ledger):
 
     def __init__(self, state: State, running: PodAffinityIndex) -> None:
         problem = self._problem = state.problem
-        self._related, self._ruled = problem.related, problem.ruled
+        self._counted, self._ruled = problem.counted, problem.ruled
         self._places = state.places
         self._later = running.copy()
         self._now = with_leaving(problem, running.copy())
@@ -49,7 +49,7 @@ class PodRelations(Ledger):
 
     def preferences(self, shape: int, pod: int, candidates: BoolArray, /) -> Iterator[tuple[Weight, IntArray]]:
         """Scores of kube-scheduler's plugins; that of spread counts twice, as there."""
-        if pod not in self._related:
+        if pod not in self._counted:
             return
         one = self._problem.pods[pod]
         if one.constraints.preferred_spread:
@@ -60,7 +60,7 @@ class PodRelations(Ledger):
 
     def place(self, shape: int, pod: int, node: int, count: int, sign: int, *, now: bool) -> None:
         """Related pods come one by one."""
-        if pod not in self._related:
+        if pod not in self._counted:
             return
         one = self._problem.pods[pod]
         certain = self._certain if now else None
@@ -77,7 +77,7 @@ class PodRelations(Ledger):
 
     def leave(self, shape: int, pod: int, node: int, count: int, sign: int, /) -> None:
         """Until a pod has left, pods that start now have it beside them."""
-        if pod not in self._related:
+        if pod not in self._counted:
             return
         one = self._problem.pods[pod]
         for index in (self._later, self._certain):
@@ -88,7 +88,7 @@ class PodRelations(Ledger):
 
     def may_start(self, shape: int, pod: int, node: int, /) -> bool:
         """True where the pods that ``pod`` forbids have left, and those that it requires are there."""
-        if pod not in self._related:
+        if pod not in self._counted:
             return True
         one = self._problem.pods[pod]
         if not self._now.clear(one)[node]:
@@ -121,7 +121,7 @@ class PodRelations(Ledger):
 def running_pods(problem: Problem) -> PodAffinityIndex:
     """Running pods that rules or wishes are about, without those that leave."""
     index = PodAffinityIndex(problem.nodes, problem.predicates)
-    for number in sorted(problem.related):
+    for number in sorted(problem.counted):
         status = problem.pods[number].status
         if problem.pod_node[number] >= 0 and status.holds_resources and status is not PodStatus.RELEASING:
             index.place(problem.pods[number], problem.pod_node[number])
@@ -130,7 +130,7 @@ def running_pods(problem: Problem) -> PodAffinityIndex:
 
 def with_leaving(problem: Problem, index: PodAffinityIndex) -> PodAffinityIndex:
     """``index`` with pods that leave."""
-    for number in sorted(problem.related):
+    for number in sorted(problem.counted):
         if problem.pod_node[number] >= 0 and problem.pods[number].status is PodStatus.RELEASING:
             index.place(problem.pods[number], problem.pod_node[number])
     return index

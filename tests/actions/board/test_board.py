@@ -58,7 +58,7 @@ from kai_solver.actions.board.victims import (
 from kai_solver.actions.gang_order import GangOrder
 from kai_solver.actions.room.node import NodeRoom
 from kai_solver.check import WASTE, check_plan
-from kai_solver.domain import Action, NumaTopology, NumaZone, Snapshot, Taint
+from kai_solver.domain import Action, GpuRequest, NumaTopology, NumaZone, Snapshot, Taint
 from kai_solver.engine import cycle
 from kai_solver.modelfiles import load_model
 from kai_solver.planstate.allocation_units import GangUnitsOf
@@ -66,6 +66,7 @@ from kai_solver.planstate.eligibility import Eligibility, Preemptor, refuses_rec
 from kai_solver.planstate.state import State
 from kai_solver.planstate.victims import VictimPool
 from kai_solver.problem import build_problem
+from kai_solver.units.shares import WHOLE
 from tests.support.builders import GIB, a_cluster, a_gang, a_node, a_queue
 from tests.support.loaded import a_loaded_cluster, a_real_cluster
 from tests.support.oracles import Unasked
@@ -109,19 +110,22 @@ def test_all_gangs_of_a_loaded_cluster_are_plain(scene: Scene) -> None:
     assert not scene.board.is_partial
 
 
-def test_gangs_that_share_gpus_have_turns_of_their_own_and_those_that_prefer_company_where_there_is_room(
+def test_gangs_are_plain_even_if_they_share_gpus_or_prefer_their_own_company_and_wish_if_they_prefer_that_of_others(
     real_scene: Scene,
 ) -> None:
-    problem, standing = real_scene.problem, real_scene.board.standing
+    problem, standing, kinds = real_scene.problem, real_scene.board.standing, Counter[tuple[bool, bool]]()
     for gang in standing:
         pods = [pod for leaf in problem.gangs[gang].leaves for pod in leaf.pending]
-        if any(problem.pods[pod].gpu.is_shared for pod in pods):
-            assert standing[gang] == OTHER
-        else:
-            assert standing[gang] == (PLAIN if problem.related.isdisjoint(pods) else WISHING)
-    kinds = Counter(standing.values())
-    assert kinds[WISHING] > 0
-    assert kinds[PLAIN] > 0.7 * len(standing)
+        others = [pod for number, pod in enumerate(problem.pods) if problem.pod_gang[number] != gang]
+        terms = [term for pod in pods for _, term in problem.pods[pod].constraints.preferred_pods]
+        labels = {(asked.key, asked.values[0]) for term in terms for asked in term.selector}
+        is_outward = any(pod.labels.get(key) == value for key, value in labels for pod in others)
+        assert standing[gang] == (WISHING if is_outward else PLAIN)
+        kinds[problem.pods[pods[0]].gpu.is_shared, is_outward] += 1
+    assert kinds[True, False] > 0
+    assert kinds[False, True] > 0
+    assert kinds[True, False] + kinds[False, False] > 0.8 * len(standing)
+    assert problem.related > problem.outward
 
 
 @pytest.mark.parametrize("action", [ALLOCATE, CONSOLIDATE, RECLAIM, PREEMPT])
@@ -411,6 +415,9 @@ def test_the_board_and_the_working_state_say_the_same_after_all_turns(snapshot: 
     assert (nodes.later == state.future.T).all()
     assert (nodes.whole_later == state.whole_later).all()
     assert (nodes.gpu_free == state.gpu_free).all()
+    is_part = (state.device_future > 0) & (state.device_future < WHOLE)
+    assert (nodes.parts[:, : is_part.shape[1]] == np.where(is_part, state.device_future, 0)).all()
+    assert (nodes.parts[:, is_part.shape[1] :] == 0).all()
     assert queues.held.tolist() == state.allocated
     assert queues.fixed.tolist() == state.allocated_fixed
     for unit in np.flatnonzero(units.where == HOME).tolist():
@@ -430,9 +437,10 @@ def test_the_board_and_the_working_state_say_the_same_after_all_turns(snapshot: 
 @pytest.mark.parametrize(
     "numa", [None, NumaTopology("restricted", "pod", (NumaZone("z", (64_000, 0, 8_000, 0)),), (2,))]
 )
-def test_a_cluster_in_which_all_pods_share_gpus_has_no_plain_gang(numa: NumaTopology | None) -> None:
-    running = [a_gang(f"run-{number}", pods=2, on=f"n{number}", queue="a", each={"milli": 500}) for number in range(4)]
-    waiting = [a_gang(f"wait-{number}", pods=1 + number % 2, queue="b", each={"milli": 500}) for number in range(6)]
+def test_a_cluster_in_which_all_pods_ask_for_gpu_memory_has_no_plain_gang(numa: NumaTopology | None) -> None:
+    half = GpuRequest(1, 0, memory_mib=40_000)
+    running = [a_gang(f"run-{number}", pods=2, gpus=half, on=f"n{number}", queue="a") for number in range(4)]
+    waiting = [a_gang(f"wait-{number}", pods=1 + number % 2, gpus=half, queue="b") for number in range(6)]
     nodes = [a_node(f"n{number}", gpus=1, numa=numa) for number in range(4)]
     queues = [a_queue("a", quota=0), a_queue("b", quota=4)]
     actions = Actions(build_problem(a_cluster(nodes, [*running, *waiting], queues)), ACTIONS, Unasked(), by_board=True)
