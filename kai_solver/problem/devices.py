@@ -9,21 +9,27 @@ from kai_solver.units.shares import WHOLE
 
 @dataclass(slots=True)
 class DeviceLedger:
-    """Devices of one node while its pods are read in; free parts of each device (`units.shares`), may go below zero."""
+    """Devices of one node while its pods are read in; free parts of each device (`units.shares`), may go below zero.
+
+    ``leaving``: the parts of each device that leaving pods hold.
+    """
 
     node: Node
     free: list[int] = field(default_factory=list)
+    leaving: list[int] = field(default_factory=list)
     groups: dict[str, int] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         """Start with every device free."""
         self.free = [WHOLE] * self.node.gpus
+        self.leaving = [0] * self.node.gpus
 
     def assign(self, pod: Pod) -> tuple[int, ...]:
         """Devices of ``pod``: those it names, those of its groups, else the best that are left.
 
-        A node over-committed already has no room left: then the fullest devices are charged further, so that the
-        violation stays visible. A node without devices holds none.
+        If none are left, those are charged of which leaving pods hold most: the pod waits there for them. A node that
+        is over-committed has no room even then: devices are charged further, so that the violation stays visible. A
+        node without devices holds none.
         """
         if not pod.gpu.devices or not self.free:
             return ()
@@ -31,6 +37,8 @@ class DeviceLedger:
         devices = self._named(pod) or self._of_groups(pod) or self._best(pod.gpu.devices, parts)
         for device in devices:
             self.free[device] -= parts
+            if pod.status is PodStatus.RELEASING:
+                self.leaving[device] += parts
         return devices
 
     def _named(self, pod: Pod) -> tuple[int, ...]:
@@ -52,7 +60,7 @@ class DeviceLedger:
         fitting = [d for d, free in enumerate(self.free) if free >= parts and d not in reserved]
         rest = [d for d in range(len(self.free)) if d not in set(fitting)]
         fitting.sort(key=lambda d: self.free[d])
-        rest.sort(key=lambda d: -self.free[d])
+        rest.sort(key=lambda d: -self.free[d] - self.leaving[d])
         return tuple(sorted((fitting + rest)[:count]))
 
 

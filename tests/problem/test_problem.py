@@ -67,6 +67,12 @@ def test_pods_sit_where_they_say() -> None:
     assert seats(a_pod("a", 2, devices=(1, 3)), a_pod("b"))[0] == {0: (1, 3), 1: (0,)}
 
 
+def test_a_pod_without_a_free_device_waits_for_the_one_that_is_left() -> None:
+    leaving = a_pod("l", devices=(3,), status=PodStatus.RELEASING)
+    found, _ = seats(a_pod("a", 3, devices=(0, 1, 2)), leaving, a_pod("b"))
+    assert found == {0: (0, 1, 2), 1: (3,), 2: (3,)}
+
+
 def test_pods_of_one_group_share_a_device() -> None:
     half = GpuRequest(1, 500)
     found, free = seats(
