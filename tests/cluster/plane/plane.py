@@ -5,6 +5,7 @@ Each is a process that can be killed, paused and started again on its own port; 
 
 import contextlib
 import os
+import secrets
 import signal
 import socket
 import subprocess
@@ -28,6 +29,9 @@ ROOT = HERE.parents[2]
 START_S = 60.0
 """How long a component may take until it answers, on a machine that is busy with other tests."""
 
+OUR_PORTS = range(10_000, 32_000)
+"""Below those that Linux gives to connections."""
+
 GATES = "--feature-gates=DRAExtendedResource=true"
 """Off by itself in Kubernetes 1.34, on from 1.36."""
 
@@ -37,8 +41,14 @@ ACCOUNT = "system:serviceaccount:kai-solver:kai-solver"
 
 
 def free_ports(count: int) -> list[int]:
-    """Ports that nobody listens on; all are held until all are known."""
-    sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
+    """Ports that nobody listens on; all are held until all are known.
+
+    Ports that the system gives out by itself are left alone: it may give one to a connection before it is used.
+    """
+    sockets: list[socket.socket] = []
+    while len(sockets) < count:
+        with contextlib.suppress(OSError):
+            sockets.append(socket.create_server(("127.0.0.1", OUR_PORTS[secrets.randbelow(len(OUR_PORTS))])))
     ports = [int(found.getsockname()[1]) for found in sockets]
     for found in sockets:
         found.close()
@@ -209,7 +219,12 @@ class Plane:
 
     def wait_ready(self) -> None:
         """Wait until the API server says that it is ready."""
-        wait_for(f"the API server is ready, see {self.apiserver.log}", self.is_ready)
+
+        def is_over() -> bool:
+            return not self.apiserver.runs or self.is_ready()
+
+        wait_for(f"the API server is ready, see {self.apiserver.log}", is_over)
+        assert self.apiserver.runs, f"the API server has ended: {self.apiserver.log.read_text()[-500:]}"
 
     def is_ready(self) -> bool:
         """Whether the API server answers well."""
