@@ -109,7 +109,7 @@ class GangColumns:
 
     @cached_property
     def lies(self) -> BoolArray:
-        """(G,) gangs that run, all of whose running pods are on nodes of the problem."""
+        """(G,) gangs that run, with all running pods on nodes of the problem."""
         pods, owner = self.active_pods
         found: BoolArray = self.active > 0
         found[owner[self._pod_node[pods] < 0]] = False

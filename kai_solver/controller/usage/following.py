@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 
 import structlog
 
-from kai_solver.cluster.api import Object, meta
+from kai_solver.cluster.api import Object, key_of, meta
 from kai_solver.controller.usage.prometheus import Usage, UsageError, ask
 from kai_solver.domain import Notice
 from kai_solver.fairness import usage_shares
@@ -16,6 +16,8 @@ from kai_solver.kubeobjects.usagedb import UsageStore
 from kai_solver.metrics import Metrics
 
 _LOG = structlog.get_logger(__name__)
+
+Shares = dict[str, tuple[float, float, float]]
 
 LOOK_S = 2.0
 """Between looks at which store is configured."""
@@ -52,6 +54,7 @@ class PastUsage:
     _awaited: tuple[UsageStore | None, float] = (None, 0.0)
     """The store of which an answer is awaited, and since when."""
     _due_s: float = 0.0
+    _shared: tuple[Usage | None, dict[str, str], Shares] = (None, {}, {})
     _laid: dict[str, tuple[Object, str, Object]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -121,19 +124,26 @@ class PastUsage:
         known = self._known
         if known.usage is None or known.store != self.configured():
             return queues
-        usage, parent = known.usage, {_name(queue): _parent(queue) for queue in queues}
-        shares = usage_shares(usage.queues, usage.used, usage.capacity, parent)
+        shares = self._shares_of(known.usage, {key_of(queue): _parent(queue) for queue in queues})
         before, laid = self._laid, dict[str, tuple[Object, str, Object]]()
         found = []
         for queue in queues:
-            share = shares.get(_name(queue))
+            share = shares.get(key_of(queue))
             if share is None:
                 found.append(queue)
                 continue
-            laid[_name(queue)] = over = _laid_over(queue, share, before.get(_name(queue)))
+            laid[key_of(queue)] = over = _laid_over(queue, share, before.get(key_of(queue)))
             found.append(over[2])
         self._laid = laid
         return tuple(found)
+
+    def _shares_of(self, usage: Usage, parent: dict[str, str]) -> Shares:
+        """By queue. Most cycles have the answer and the queues of the one before."""
+        before, above, shares = self._shared
+        if before is not usage or above != parent:
+            shares = usage_shares(usage.queues, usage.used, usage.capacity, parent)
+            self._shared = usage, parent, shares
+        return shares
 
     def _awaited_since_s(self, store: UsageStore) -> float:
         """Since when an answer of the store is awaited."""
@@ -159,10 +169,6 @@ def _laid_over(
     annotations = stated.get("annotations")
     noted = {**(annotations if isinstance(annotations, dict) else {}), names.OWN_USAGE: text}
     return queue, text, {**queue, "metadata": {**stated, "annotations": noted}}
-
-
-def _name(queue: Object) -> str:
-    return str(meta(queue).get("name", ""))
 
 
 def _parent(queue: Object) -> str:

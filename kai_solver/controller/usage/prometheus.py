@@ -1,7 +1,7 @@
 """Questions about past usage to a Prometheus server, and its answers.
 
-A question adds up a metric over the window, at every multiple of the resolution, as KAI's does. The newest of equal
-series counts: after a restart of what exports them there is one for each instance, and a sum would count queues twice.
+A question adds up a metric over the window, at every multiple of the resolution, as KAI's does. At each moment the
+largest of equal series counts: after a restart there is one for each instance, and a sum would count queues twice.
 
 Source: docs/kai-behaviour.md#usage; the HTTP API of Prometheus.
 """

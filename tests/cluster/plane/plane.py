@@ -41,7 +41,7 @@ ACCOUNT = "system:serviceaccount:kai-solver:kai-solver"
 
 
 def free_ports(count: int) -> list[int]:
-    """Ports that nobody listens on; all are held until all are known.
+    """Free ports; all are held until all are known.
 
     Ports that the system gives out by itself are left alone: it may give one to a connection before it is used.
     """
