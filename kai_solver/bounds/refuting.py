@@ -16,6 +16,7 @@ from kai_solver.bounds.rights import PROTECTIONS, Rights, Table
 from kai_solver.domain import Action, Blocker
 from kai_solver.fairness import SHARE, first_over
 from kai_solver.problem import Problem
+from kai_solver.problem.capacity import NODE_RULES
 from kai_solver.problem.rules import Holding
 from kai_solver.units import GPU, QUEUE_RESOURCES, UNLIMITED, format_amount
 
@@ -38,7 +39,8 @@ class Moment:
     allocated, fixed
         (Q, 3) what queues hold in all, and for work that may not be taken.
     free_milli
-        Thousandths of devices free in all, once all leaving pods have left, and with what moves would free.
+        Thousandths of devices free where pods of gangs may be, once all leaving pods have left, and with what moves
+        would free. ``beyond_milli``: free on other nodes.
     savable
         (Q,) thousandths that those below each queue would cost it less on the largest devices; empty: none.
     disturbed
@@ -50,6 +52,7 @@ class Moment:
     allocated: Table
     fixed: Table
     free_milli: int
+    beyond_milli: int = 0
     disturbed: IntArray = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
     savable: Sequence[int] = ()
     so_far: Mapping[str, Any] = field(default_factory=dict)
@@ -85,6 +88,7 @@ class Bounds:
         holding = ((rule.kind, rule.holding(self.residents)) for rule in problem.rules)
         self.holding = {kind: found for kind, found in holding if found is not None}
         self.protections = PROTECTIONS.union(self.holding)
+        self._admitting = frozenset((NODE_RULES, *(rule.kind for rule in problem.rules)))
         self.ever: dict[tuple[object, ...], tuple[Blocker, ...]] = {}
 
     def refute(self, demand: Demand, moment: Moment, dropped: frozenset[str] = NOTHING) -> Refuted | None:
@@ -180,7 +184,8 @@ class Bounds:
         taken = self.rights.entitled_milli(demand, leaving, moment.allocated)
         if taken is None:
             return None
-        most = moment.free_milli + taken + demand.returned_milli(leaving)
+        free = moment.free_milli + (moment.beyond_milli if dropped & self._admitting else 0)
+        most = free + taken + demand.returned_milli(leaving)
         if most >= demand.device_milli:
             return None
         return Refuted(SHARE, None, demand.gang.queue, GPU, demand.device_milli, most)

@@ -19,9 +19,13 @@ class Savings:
     by_queue: tuple[int, ...]
 
 
-def free_milli(state: State) -> int:
-    """Thousandths of devices that are finally free; rounded up once, since moves may join what is free."""
-    return -(-int(np.maximum(state.device_future, 0).sum()) // PARTS_OF_MILLI)
+def free_milli(state: State, *, anywhere: bool = False) -> int:
+    """Thousandths of devices that are finally free where pods of gangs may be; rounded up once, since moves may join.
+
+    ``anywhere``: with what is free on other nodes, for example on cordoned ones.
+    """
+    free = np.maximum(state.device_future, 0)
+    return -(-int((free if anywhere else free[state.problem.columns.reach]).sum()) // PARTS_OF_MILLI)
 
 
 def savings(state: State) -> Savings:

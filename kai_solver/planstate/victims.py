@@ -356,11 +356,8 @@ class VictimPool:
     @cached_property
     def reach(self) -> BoolArray:
         """(N,) nodes that the pods of some unit may be on."""
-        shapes = self.state.problem.shapes
-        found: BoolArray = np.zeros(len(self.state.problem.nodes), dtype=np.bool_)
-        for shape in np.unique(self.state.problem.columns.shape[self.table.pods]).tolist():
-            found |= shapes.mask(shape)
-        return found
+        problem = self.state.problem
+        return problem.shapes.reach(np.unique(problem.columns.shape[self.table.pods]).tolist())
 
     @cached_property
     def _may_join(self) -> frozenset[int]:

@@ -39,6 +39,11 @@ class PodColumns:
         return self._table.charge_rows()
 
     @cached_property
+    def reach(self) -> BoolArray:
+        """(N,) nodes that the pods of some gang may be on: what is free elsewhere serves none of them."""
+        return self._table.shapes.reach(np.unique(self.shape[self.gang >= 0]).tolist())
+
+    @cached_property
     def devices(self) -> IntArray:
         """(P,) devices that each pod holds, shared ones too."""
         found = np.zeros(len(self.node), dtype=np.int64)

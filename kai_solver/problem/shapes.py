@@ -1,6 +1,6 @@
 """Shapes: pods that no rule of placement can tell apart are one shape."""
 
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Hashable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from types import MappingProxyType
@@ -167,6 +167,13 @@ class ShapeTable:
             for name, trait in self.shapes[shape].traits:
                 found = found & ~self.surveys[name].refuses(trait)
             self._masks[shape] = found
+        return found
+
+    def reach(self, shapes: Iterable[int]) -> BoolArray:
+        """(N,) nodes that some of ``shapes`` may be on, by `mask`."""
+        found: BoolArray = np.zeros(len(self._gpu_memory), dtype=np.bool_)
+        for shape in shapes:
+            found |= self.mask(shape)
         return found
 
     def milli(self, shape: int) -> IntArray:

@@ -306,9 +306,9 @@ def consolidation_is_off() -> Refusal:
 
 
 def too_few_gpus_to_move(wanted: int, free: int) -> Refusal:
-    """Fewer GPU milli are ``free`` on all nodes together than ``wanted``: moves cannot help."""
+    """Fewer GPU milli are ``free`` where pods of gangs may be than ``wanted``: moves cannot help."""
     need, have = (format_amount("gpu", amount) for amount in (wanted, free))
-    text = f"Moving cannot help: {need} needed, {have} free in all"
+    text = f"Moving cannot help: {need} needed, {have} free in all where workloads may run"
     blocker = Blocker("resource", "gpu", need, have, resource="gpu", short=wanted - free)
     return proven(Reason.NOT_ENOUGH_RESOURCES, text, "count", blocker)
 

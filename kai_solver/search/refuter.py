@@ -121,10 +121,19 @@ class Refuter:
 
     def _find_moment(self) -> Moment:
         saved = savings(self.state)
-        free = free_milli(self.state) + saved.total
+        free = free_milli(self.state)
+        beyond = free_milli(self.state, anywhere=True) - free
         so_far = {rule.kind: rule.so_far() for rule in self.state.rules}
         disturbed = np.fromiter(self._disturbed, dtype=np.int64, count=len(self._disturbed))
-        return Moment(self.state.allocated, self.state.allocated_fixed, free, disturbed, saved.by_queue, so_far)
+        return Moment(
+            allocated=self.state.allocated,
+            fixed=self.state.allocated_fixed,
+            free_milli=free + saved.total,
+            beyond_milli=beyond,
+            disturbed=disturbed,
+            savable=saved.by_queue,
+            so_far=so_far,
+        )
 
     # -- what is asked ---------------------------------------------------------------------------------------------
 

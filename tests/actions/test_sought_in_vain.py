@@ -1,5 +1,7 @@
 """Room that was sought in vain for some pods is not sought for more pods of the same kind."""
 
+from dataclasses import replace
+
 import pytest
 
 from kai_solver.actions.disrupt import search_of
@@ -74,3 +76,16 @@ def test_an_admission_may_have_left_room_but_not_where_others_only_moved() -> No
 def test_a_larger_reclaim_may_have_victims_that_a_smaller_one_has_not() -> None:
     """Beyond its quota a queue may take from others that hold too much of anything, within it of what it asks for."""
     assert not is_vain(a_gang("other", HALF, HALF, HALF, HALF), Action.RECLAIM)
+
+
+@pytest.mark.parametrize(("schedulable", "is_refused"), [(False, True), (True, False)], ids=["cordoned", "open"])
+def test_gpus_that_no_gang_may_use_are_not_free_for_moves(schedulable: bool, is_refused: bool) -> None:
+    """A node that is cordoned has all its GPUs free: they make no room for the wanted ones, whatever moves."""
+    nodes = [a_node("n0", gpus=1), replace(a_node("n1", gpus=4), schedulable=schedulable)]
+    problem = build_problem(a_cluster(nodes, [a_gang("w", 1, 1)]))
+    state = State(problem)
+    search = search_of(Action.CONSOLIDATION, Outcome(state), FitTable(state), GangUnitsOf(state))
+    unit = GangUnitsOf(state)[0].next()
+    assert unit is not None
+    refusal = search.refusal(Preemptor.of(problem, unit))
+    assert (refusal is not None) is is_refused

@@ -1,5 +1,6 @@
 """The filter for blocking sets: minimal, and smallest up to three elements; bounds before any victim is looked at."""
 
+from dataclasses import replace
 from itertools import combinations
 
 import pytest
@@ -10,6 +11,7 @@ from kai_solver.actions import Actions
 from kai_solver.bounds import Refuted
 from kai_solver.bounds.blocking import _filter
 from kai_solver.domain import Action, Gang, GpuRequest, Node, Pod, PodStatus, Queue, Snapshot, flat_gang
+from kai_solver.planstate.outcome import Outcome
 from kai_solver.problem import build_problem
 from kai_solver.search.oracle import SolverActions
 from kai_solver.units import UNLIMITED, ResourceSchema
@@ -47,8 +49,33 @@ def a_gang(name: str, queue: str, count: int, node: str = "") -> Gang:
     return Gang("ns", name, queue, flat_gang(count), pods, last_start_s=1.0 if node else None)
 
 
-def test_a_gang_that_no_right_can_help_costs_no_pool_of_victims() -> None:
+CORDONED = Node("b", (64_000, 512 * GIB, 4000, 110), gpus=4, gpu_memory_mib=100, schedulable=False)
+
+
+@pytest.mark.parametrize(
+    ("others", "blocking"),
+    [((), {"surplus", "resource"}), ((CORDONED,), {"surplus", "resource", "rule"})],
+    ids=["alone", "beside free GPUs that no gang may use"],
+)
+def test_a_gang_that_no_right_can_help_costs_no_pool_of_victims(others: tuple[Node, ...], blocking: set[str]) -> None:
     """Its queue is owed two GPUs, of which one may be taken: the victim's queue holds its quota but for one part."""
+    outcome = reclaimed(others)
+    assert outcome.pool is None
+    (refusals,) = outcome.refusals.values()
+    assert refusals[Action.RECLAIM].proof.state == "proven"
+    evidence = refusals[Action.RECLAIM].evidence
+    assert evidence is not None
+    assert {blocker.kind for blocker in evidence.blocking()} == blocking
+
+
+def test_free_gpus_that_a_gang_may_use_count() -> None:
+    outcome = reclaimed((replace(CORDONED, schedulable=True),))
+    assert not outcome.refusals
+    assert outcome.admissions
+
+
+def reclaimed(others: tuple[Node, ...]) -> Outcome:
+    """Reclaim alone, on a full node of four GPUs and on ``others``."""
     quotas = {"rich": 3000, "poor": 4000}
     queues = tuple(
         Queue(name, quota=(UNLIMITED, UNLIMITED, quota), weight=(0.0, 0.0, 0.0)) for name, quota in quotas.items()
@@ -59,14 +86,8 @@ def test_a_gang_that_no_right_can_help_costs_no_pool_of_victims() -> None:
         for i, g in enumerate(running)
     ]
     node = Node("a", (64_000, 512 * GIB, 4000, 110), gpus=4, gpu_memory_mib=100)
-    snapshot = Snapshot(9.0, ResourceSchema(), (node,), queues, (*running, a_gang("w", "poor", 3)))
-    outcome = Actions(build_problem(snapshot), (Action.RECLAIM,), SolverActions(None)).run()
-    assert outcome.pool is None
-    (refusals,) = outcome.refusals.values()
-    assert refusals[Action.RECLAIM].proof.state == "proven"
-    evidence = refusals[Action.RECLAIM].evidence
-    assert evidence is not None
-    assert {blocker.kind for blocker in evidence.blocking()} == {"surplus", "resource"}
+    snapshot = Snapshot(9.0, ResourceSchema(), (node, *others), queues, (*running, a_gang("w", "poor", 3)))
+    return Actions(build_problem(snapshot), (Action.RECLAIM,), SolverActions(None)).run()
 
 
 def _on(pod: Pod, device: int) -> Pod:
