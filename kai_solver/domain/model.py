@@ -188,6 +188,11 @@ class SolverModel:
         return tuple(stage.name for stage in self.stages if stage.name in DISRUPTING)
 
     @property
+    def evicts_by_gpus(self) -> bool:
+        """True where the GPUs of evicted pods count in place of the work that they lose."""
+        return "disruption-gpus" in self.disrupting
+
+    @property
     def counts_links(self) -> bool:
         """True where nodes and devices are chosen by the links between GPUs."""
         return any(stage.name == "links" for stage in self.stages)

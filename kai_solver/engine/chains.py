@@ -152,7 +152,7 @@ class Judge:
 
     def _measured(self, outcome: Outcome) -> tuple[int, tuple[int, ...], tuple[int, ...]]:
         """Admissions (negative); evicted work by priority from the highest, gangs, pods; moves, nodes opened."""
-        by_gpus = "disruption-gpus" in self.model.disrupting
+        by_gpus = self.model.evicts_by_gpus
         stages = {s.name: int(s.value) for s in measured_stages(outcome, by_gpus=by_gpus, moves=self.model.moves)}
         strata = sorted(set(outcome.state.problem.gang_columns.priority.tolist()), reverse=True)
         name = "evicted-gpus" if by_gpus else "evicted-work"

@@ -1,10 +1,8 @@
 """How the actions of one climb share the time."""
 
 import math
-from collections.abc import Callable
-from typing import Protocol
 
-from kai_solver.domain import SolverModel
+from kai_solver.engine.cycle_time import CycleTime
 
 PATIENCE = 0.1
 """Part of the time left in which an action that may give way has to serve a gang."""
@@ -12,20 +10,6 @@ ATTEMPT_SHARE = 0.5
 """Part of an action's time left that one gang may take while others wait for their turns."""
 IN_VAIN = 8
 """And turns that it has for that."""
-
-
-class Timed(Protocol):
-    """The cycle, as far as its time goes."""
-
-    model: SolverModel
-    clock: Callable[[], float]
-    should_stop: Callable[[], bool]
-    deadline_s: float
-
-    @property
-    def kept_s(self) -> float:
-        """Seconds kept for the plan and its check."""
-        ...
 
 
 class Pace:
@@ -38,13 +22,13 @@ class Pace:
     the same on every machine.
     """
 
-    def __init__(self, run: Timed) -> None:
-        self.run = run
+    def __init__(self, time: CycleTime) -> None:
+        self.time = time
         # A deterministic model does not look at the clock: its promise is the same answer on every machine.
-        self.deadline_s = math.inf if run.model.search.deterministic else run.deadline_s - run.kept_s
+        self.deadline_s = math.inf if time.is_exact else time.deadline_s - time.kept_s
         self.end_s = self.deadline_s
-        now = run.clock()
-        self.pressed_s = now if run.model.search.enabled else now + (run.deadline_s - now) / 2
+        now = time.clock()
+        self.pressed_s = now if time.search.enabled else now + (time.deadline_s - now) / 2
         self._share = 0.8
         self._patience_s = self._idle_end_s = math.inf
         self._in_vain = 0
@@ -52,7 +36,7 @@ class Pace:
 
     def start(self, actions_left: int, *, may_yield: bool) -> None:
         """An action begins."""
-        now = self.run.clock()
+        now = self.time.clock()
         left_s = self.deadline_s - now
         self.end_s = now + left_s * (self._share if actions_left > 2 else 1.0)
         self._share = 0.5
@@ -63,21 +47,21 @@ class Pace:
         """An action that serves is worth its time."""
         self._in_vain += 1
         if served and self._patience_s < math.inf:
-            self._idle_end_s, self._in_vain = self.run.clock() + self._patience_s, 0
+            self._idle_end_s, self._in_vain = self.time.clock() + self._patience_s, 0
 
     def is_fruitless(self) -> bool:
         """True if the action should give way: not for one slow turn, which may have been the first of its kind."""
-        return self._in_vain >= IN_VAIN and self.run.clock() >= max(self._idle_end_s, self.pressed_s)
+        return self._in_vain >= IN_VAIN and self.time.clock() >= max(self._idle_end_s, self.pressed_s)
 
     def start_attempt(self) -> None:
         """A gang has its turn, with half of the action's time while others wait."""
-        now = self.run.clock()
+        now = self.time.clock()
         self._attempt_end_s = max(now + ATTEMPT_SHARE * (self.end_s - now), self.pressed_s)
 
     def is_attempt_over(self) -> bool:
         """True if the turn has taken more than its share, or the action is over."""
-        return self.is_over() or self.run.clock() >= self._attempt_end_s
+        return self.is_over() or self.time.clock() >= self._attempt_end_s
 
     def is_over(self) -> bool:
         """True if the action's time is over, or the user has asked to stop."""
-        return self.run.should_stop() or self.run.clock() >= self.end_s
+        return self.time.should_stop() or self.time.clock() >= self.end_s

@@ -21,6 +21,22 @@ class Fault:
 
 
 @dataclass(frozen=True, slots=True)
+class FaultReporter:
+    """Tells ``on_fault`` of errors, each with what is needed to see it again."""
+
+    snapshot: Snapshot
+    model: SolverModel
+    budget_s: float
+    seed: int
+    on_fault: Callable[[Fault], None] | None
+
+    def report(self, error: str) -> None:
+        """Tell of an error."""
+        if self.on_fault is not None:
+            self.on_fault(Fault(error, self.snapshot, self.model, self.budget_s, self.seed))
+
+
+@dataclass(frozen=True, slots=True)
 class Progress:
     """A moment of a cycle: the phase or stage, seconds since its start, the stage's incumbent and bound if any."""
 

@@ -9,12 +9,6 @@ from kai_solver.search.open_questions import OpenQuestions
 from kai_solver.search.oracle import SolverActions
 from kai_solver.search.waiting_together import WaitingTogether
 
-LEAST_PART = 0.1
-"""Part of the budget that proofs of the final state may have although all of it is spent.
-
-On 5,000 loaded nodes 111 gangs are 130 classes and take 0.7 s of CPU time, 5 ms each; on 1,000 nodes 2 to 7 gangs take
-0.02 to 0.07 s (2026-11-23). Without a proof a gang's users learn nothing.
-"""
 PART_OF_ACTIONS = 0.25
 """Without a solver, proofs of what the board left open take at most this part of what the actions took. With 0.5 they
 took a fifth of the cycle, and proved it of 4 gangs in place of 1 of 181 that wait on 5,000 loaded nodes, and of 87 in

@@ -15,14 +15,14 @@ from hypothesis import given
 from kai_solver.actions import Actions
 from kai_solver.domain import Action, AtMost, Gang, Pending, Plan, Proof, Reason, Snapshot
 from kai_solver.engine import Engine
-from kai_solver.engine.cycle import _Run
+from kai_solver.engine.asking import Asking
+from kai_solver.engine.deciding import Decider
 from kai_solver.engine.stages import admission_stage
 from kai_solver.planstate.outcome import Outcome
 from kai_solver.problem import build_problem
 from kai_solver.reasons.pending import pending_gangs, pending_text
 from kai_solver.reasons.refusals import BUDGET_ENDED
 from kai_solver.reasons.untold import tell
-from kai_solver.search.child import SolverChild
 from kai_solver.search.open_questions import OpenQuestions
 from kai_solver.search.oracle import SolverActions
 from kai_solver.search.waiting_together import WaitingTogether
@@ -36,10 +36,10 @@ def outcomes(engine: Engine, cluster: Snapshot) -> Iterator[Outcome]:
     """What the engine decided for ``cluster``, before proofs are asked of it, as if no action had answered in time."""
     found: list[Outcome] = []
 
-    def note(_: _Run, outcome: Outcome, __: SolverChild | None) -> None:
+    def note(_: Decider, outcome: Outcome, __: Asking) -> None:
         found.append(outcome)
 
-    with patch.object(_Run, "_prove", note):
+    with patch.object(Decider, "_prove", note):
         engine.cycle(cluster)
     for outcome in found[:1]:
         outcome.refusals = {gang: dict.fromkeys(RUNGS, BUDGET_ENDED) for gang in outcome.waiting}
@@ -113,7 +113,7 @@ def check_alone(engine: Engine, cluster: Snapshot) -> None:
 @some(40, campaign=2000)
 def test_no_false_proof_after_chains(engines: Engines, cluster: Snapshot) -> None:
     """Chains move single pods of those that run: what they leave is not what the actions left."""
-    with patch("kai_solver.engine.cycle.is_for_chains", return_value=True):
+    with patch("kai_solver.engine.deciding.is_for_chains", return_value=True):
         check_alone(engines["default"], tight(cluster))
         check_together(engines["default"], tight(cluster))
 

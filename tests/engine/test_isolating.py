@@ -11,7 +11,7 @@ import pytest
 from kai_solver.check import check_plan, checker
 from kai_solver.check.columns import Census
 from kai_solver.domain import Gang, GpuRequest, Node, Plan, Pod, PodStatus, Queue, Reason, Snapshot, flat_gang
-from kai_solver.engine import cycle, isolating
+from kai_solver.engine import cycle, improving, isolating, plan_maker, run
 from kai_solver.engine.progress import Fault
 from kai_solver.errors.culprits import MOST_CULPRITS
 from kai_solver.modelfiles import load_model
@@ -26,9 +26,8 @@ from kai_solver.units import MILLI, ResourceSchema
 from tests.conftest import Caught
 from tests.support.engines import PATIENT_S
 
-CYCLE_MODULE, ASSEMBLE, SEQUENCE, STALE = (
-    sys.modules[f"kai_solver.{name}"]
-    for name in ("engine.cycle", "planning.assemble", "actions.sequence", "actions.stale")
+ASSEMBLE, SEQUENCE, STALE = (
+    sys.modules[f"kai_solver.{name}"] for name in ("planning.assemble", "actions.sequence", "actions.stale")
 )
 GREEDY = load_model("greedy-only")
 GIB = 2**30
@@ -158,7 +157,7 @@ def test_what_only_the_whole_is_about_is_found_by_leaving_out(
         aside = {g.key for g in snapshot.gangs if g.set_aside} | {n.name for n in snapshot.nodes if not n.schedulable}
         return name not in aside
 
-    Strange(monkeypatch, fails)(CYCLE_MODULE, "build_problem")
+    Strange(monkeypatch, fails)(run, "build_problem")
     plan = decided(MANY)
     others = {g.key for g in MANY.gangs} - {name}
     assert admitted(plan) == others
@@ -191,7 +190,7 @@ def test_a_gang_whose_waiting_pods_fail_the_checker_whatever_is_left_of_them_is_
 def test_a_cycle_that_nothing_saves_does_nothing_and_says_so(
     monkeypatch: pytest.MonkeyPatch, faults: list[Caught]
 ) -> None:
-    Strange(monkeypatch, lambda *_: True)(CYCLE_MODULE, "build_problem")
+    Strange(monkeypatch, lambda *_: True)(run, "build_problem")
     plan = decided(MANY)
     assert (plan.binds, plan.admitted) == ((), ())
     assert {entry.gang for entry in plan.pending} == {g.key for g in MANY.gangs}
@@ -229,7 +228,7 @@ def test_without_time_to_find_the_cause_gangs_start_on_free_room(
 
 
 def test_an_error_that_does_not_come_again_costs_nothing(monkeypatch: pytest.MonkeyPatch, faults: list[Caught]) -> None:
-    strange = Strange(monkeypatch, lambda *_, **__: True)(CYCLE_MODULE, "check_plan")
+    strange = Strange(monkeypatch, lambda *_, **__: True)(plan_maker, "check_plan")
     strange.times = 1
     plan = decided(MANY)
     assert admitted(plan) == {g.key for g in MANY.gangs}
@@ -255,7 +254,7 @@ def test_without_time_to_find_the_cause_all_that_may_be_it_are_left_out(
     def fails(snapshot: Snapshot, *_: Any) -> bool:
         return not any(g.set_aside for g in snapshot.gangs if g.name == "g4")
 
-    Strange(monkeypatch, fails)(CYCLE_MODULE, "build_problem")
+    Strange(monkeypatch, fails)(run, "build_problem")
     now = [0.0]
 
     def clock() -> float:
@@ -290,9 +289,7 @@ def test_an_eviction_without_its_words_still_says_which_action(
     assert [(e.gang, e.message) for e in plan.evictions] == [("n/low", "Pod n/low-0 was evicted by preempt")]
 
 
-@pytest.mark.parametrize(
-    ("owner", "name"), [(StageOptimizer, "refine"), (linking, "link_stage"), (CYCLE_MODULE, "spare")]
-)
+@pytest.mark.parametrize(("owner", "name"), [(StageOptimizer, "refine"), (linking, "link_stage"), (improving, "spare")])
 def test_a_step_of_the_solver_that_fails_leaves_what_the_greedy_decided(
     monkeypatch: pytest.MonkeyPatch, faults: list[Caught], owner: Any, name: str
 ) -> None:

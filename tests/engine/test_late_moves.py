@@ -7,9 +7,10 @@ import pytest
 
 from kai_solver import compiled
 from kai_solver.domain import Action, MovesSpec, Plan, Policy, Snapshot, SolverModel
-from kai_solver.engine import cycle
+from kai_solver.engine import Engine, cycle, improving
 from kai_solver.engine.progress import Progress
 from kai_solver.modelfiles import load_model
+from tests.engine.conftest import START_S
 from tests.support.builders import a_cluster, a_gang, a_node, a_queue
 
 MODEL = load_model("default")
@@ -34,7 +35,9 @@ def crowded() -> Snapshot:
 
 def planned(model: SolverModel, **more: Any) -> tuple[Plan, list[str]]:
     faults: list[str] = []
-    plan = cycle(crowded(), model, budget_s=20.0, on_fault=lambda fault: faults.append(fault.error), **more)
+    with Engine(model) as engine:
+        engine.wait(START_S)
+        plan = engine.cycle(crowded(), budget_s=20.0, on_fault=lambda fault: faults.append(fault.error), **more)
     return plan, faults
 
 
@@ -81,7 +84,7 @@ def test_an_error_leaves_what_was_decided_before(monkeypatch: pytest.MonkeyPatch
         raise RuntimeError("no moves today")
 
     monkeypatch.setattr("kai_solver.engine.chains.describe", lambda *_, **__: None)
-    monkeypatch.setitem(cycle.__globals__, "consolidate_late", fails)
+    monkeypatch.setattr(improving, "consolidate_late", fails)
     plan, faults = planned(replace(MODEL, actions=(Action.ALLOCATE, Action.CONSOLIDATION)))
     assert any("no moves today" in fault and "no pod moves late" in fault for fault in faults)
     assert not plan.notes or all("greedy alone" not in note for note in plan.notes)

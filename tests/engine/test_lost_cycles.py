@@ -1,6 +1,5 @@
 """One gang's trouble, a user's odd request or a broken solver never costs the others their cycle."""
 
-import importlib
 from dataclasses import replace
 from typing import Any
 
@@ -12,7 +11,7 @@ from kai_solver.domain import (
     Queue,
     Snapshot,
 )
-from kai_solver.engine import Engine, cycle
+from kai_solver.engine import Engine, cycle, plan_maker
 from kai_solver.engine.progress import Fault
 from kai_solver.model.spec import SpecAnswer
 from kai_solver.modelfiles import load_model
@@ -24,7 +23,6 @@ from kai_solver.units.shares import WHOLE
 from tests.support.builders import a_cluster, a_gang, a_node, a_pod, a_queue, only_on
 
 ENDLESS = (UNLIMITED, UNLIMITED, UNLIMITED)
-COURSE = importlib.import_module("kai_solver.engine.cycle")
 
 
 def admitted(plan: Plan) -> set[str]:
@@ -47,7 +45,7 @@ def refuse(monkeypatch: pytest.MonkeyPatch, gang: str) -> None:
         dispute = (Violation("gang", gang, "made up"),) if gang in admitted(plan) else ()
         return (*dispute, *check_plan(snapshot, plan, **more))
 
-    monkeypatch.setattr(COURSE, "check_plan", check)
+    monkeypatch.setattr(plan_maker, "check_plan", check)
 
 
 @pytest.mark.parametrize("model", ["greedy-only", "default"])
@@ -76,7 +74,7 @@ def test_a_second_plan_gets_time_of_its_own(
             return (Violation("gang", "ns/w", "made up"),)
         return check_plan(snapshot, plan, **more)
 
-    monkeypatch.setattr(COURSE, "check_plan", check)
+    monkeypatch.setattr(plan_maker, "check_plan", check)
     plan = cycle(two_gangs, engine.model, budget_s=2.0, clock=lambda: now[0], child=engine.child)
     assert "ns/x" in admitted(plan)
 

@@ -1,6 +1,5 @@
 """An action that serves no gang gives way, and goes on after the others with what they leave."""
 
-import importlib
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -11,7 +10,7 @@ from kai_solver.actions import Actions
 from kai_solver.actions.context import Pace
 from kai_solver.check import Violation, check_plan
 from kai_solver.domain import Action, Plan, Snapshot
-from kai_solver.engine import cycle
+from kai_solver.engine import cycle, first, plan_maker, run
 from kai_solver.engine.pace import IN_VAIN, PATIENCE
 from kai_solver.engine.pace import Pace as ActionPace
 from kai_solver.modelfiles import load_model
@@ -87,14 +86,16 @@ class Watch:
 
 
 def a_pace(watch: Watch, model: str = "default") -> ActionPace:
-    run = SimpleNamespace(
+    search = load_model(model).search
+    time = SimpleNamespace(
         clock=watch,
         kept_s=0.0,
         deadline_s=10.0,
-        model=load_model(model),
+        search=search,
+        is_exact=search.deterministic,
         should_stop=lambda: False,
     )
-    return ActionPace(cast("Any", run))
+    return ActionPace(cast("Any", time))
 
 
 def test_an_action_has_a_tenth_of_the_time_left_to_serve_a_gang() -> None:
@@ -169,8 +170,8 @@ def test_where_chains_follow_for_gangs_that_wait_it_is_what_a_short_climb_ends_w
 ) -> None:
     monkeypatch.setattr(compiled, "LARGE_NODES", 8 if large else 9)
     monkeypatch.setattr(compiled, "load_kept", lambda: True)
-    monkeypatch.setattr(importlib.import_module("kai_solver.engine.cycle"), "FIRST_S", 1000.0)
-    monkeypatch.setattr(importlib.import_module("kai_solver.engine.cycle"), "SOON", 1.0)
+    monkeypatch.setattr(first, "FIRST_S", 1000.0)
+    monkeypatch.setattr(first, "SOON", 1.0)
     nodes = [a_node(f"n{number}", 2) for number in range(8)]
     gangs = [a_gang("fits", gpus=2), *(a_gang(f"waits{number}", gpus=4) for number in range(waiting))]
     plan = cycle(a_cluster(nodes, gangs, [a_queue("q")]), load_model("default"), budget_s=20.0)
@@ -187,9 +188,8 @@ def test_it_stands_where_all_others_are_refused(monkeypatch: pytest.MonkeyPatch)
         found = check_plan(snapshot, plan, **options)
         return found if len(plan.binds) < 90 else (*found, Violation("form", "plan", "refused by this test"))
 
-    course = importlib.import_module("kai_solver.engine.cycle")
-    monkeypatch.setattr(course, "check_plan", check)
-    monkeypatch.setattr(course, "RETREATS", 0)  # plans without some of the gangs come before the first plan
+    monkeypatch.setattr(plan_maker, "check_plan", check)
+    monkeypatch.setattr(run, "RETREATS", 0)  # plans without some of the gangs come before the first plan
     plan = cycle(snapshot, load_model("greedy-only"), budget_s=1000.0, clock=Steps())
     assert 0 < len(plan.binds) < 90
     assert not check_plan(snapshot, plan)

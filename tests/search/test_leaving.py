@@ -1,7 +1,6 @@
 """Victims first, seats after: on loaded clusters, and in the plans that come of it."""
 
 import math
-import sys
 import time
 from collections.abc import Iterator
 from dataclasses import replace
@@ -26,7 +25,7 @@ from kai_solver.domain import (
     flat_gang,
 )
 from kai_solver.domain.constraints import Constraints, PodAffinityTerm, Requirement
-from kai_solver.engine import Engine
+from kai_solver.engine import Engine, improving
 from kai_solver.instances_io.bench_schema import LoadedDoc
 from kai_solver.lab.bench import generated
 from kai_solver.model.build import formulate
@@ -89,7 +88,7 @@ def test_victims_chosen_without_nodes_make_plans_that_hold(engine: Engine, seed:
 def test_the_victims_of_the_prices_make_plans_that_hold(
     engine: Engine, seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sys.modules["kai_solver.engine.cycle"], "PRICED_FROM", 0)
+    monkeypatch.setattr(improving, "PRICED_FROM", 0)
     snapshot = loaded(seed)
     plan, _ = planned(engine, snapshot, 0, 0)
     assert not [v for v in check_plan(snapshot, plan) if v.rule != "needless"]

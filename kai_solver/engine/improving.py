@@ -1,0 +1,209 @@
+"""What the solver makes of the greedy's outcome: chains, victims and places, gangs without an answer, links."""
+
+from dataclasses import dataclass, field
+
+from kai_solver.actions import consolidate_late
+from kai_solver.actions.sparing import spare
+from kai_solver.chains.course import Course
+from kai_solver.domain import SolverModel, Stage
+from kai_solver.engine.asking import Asking
+from kai_solver.engine.chain_time import CHOOSING_S, ChainTime
+from kai_solver.engine.chains import LEAST_BUILDS, Chains, after_moves, refuse_moves
+from kai_solver.engine.cycle_time import CycleTime
+from kai_solver.engine.floor import Floor
+from kai_solver.engine.known import Known, disturbs, places
+from kai_solver.engine.prices import Prices
+from kai_solver.engine.progress import FaultReporter
+from kai_solver.engine.proving import has_unknown
+from kai_solver.errors.barrier import caught
+from kai_solver.planstate.outcome import Outcome
+from kai_solver.search.child import SolverChild
+from kai_solver.search.linking import link_stage
+from kai_solver.search.open_questions import OpenQuestions
+from kai_solver.search.refine import WHOLE, Refined, StageOptimizer
+from kai_solver.search.reseat import reseat
+from kai_solver.units import UNLIMITED
+
+PRICED_FROM = 1_000
+"""Shapes times nodes from which prices are asked for before chains and stages. Of 4,000 equal pods on 500 nodes sums
+prove all, and the programme would take 0.3 s of CPU (2026-11-23). Loaded clusters have so many from 150 nodes on: with
+2,000, three of 14 twins of 150 to 300 nodes had no bound of evicted work at 2 s (2026-11-28).
+"""
+
+PRICING_PART = 0.25
+"""Part of the time left that writing the programme down may take before chains are searched; else it comes after."""
+
+AGAIN_PART = 0.8
+"""Part of the time for victims and places that must be left where prices are asked for again: they take 0.3 s on 1,000
+loaded nodes (2026-11-28), and those of fewer gangs serve as well."""
+
+LATE_MOVES = 0.25
+"""Part of the time left for questions in which gangs that chains left are consolidated for. On one of 71 random
+clusters of 100 to 300 nodes with rules between pods, only `greedy-only` had served one of them (2026-11-29)."""
+
+
+@dataclass(slots=True)
+class Improver:
+    """Changes one outcome for the better.
+
+    Attributes
+    ----------
+    by_chains, leaves_moves
+        Whether chains are searched, and whether consolidation was left to them.
+    faults
+        Is told of a step that failed, and was undone.
+    """
+
+    model: SolverModel
+    time: CycleTime
+    asking: Asking
+    known: Known
+    prices: Prices
+    by_chains: bool
+    leaves_moves: bool
+    faults: FaultReporter
+    chain_time: ChainTime = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.chain_time = ChainTime(self.time, self.known)
+
+    def improve(self, outcome: Outcome) -> tuple[Refined | None, Stage | None]:
+        """Change ``outcome``; what was proven of its stages, and the stage of links.
+
+        The prices of what is admitted are found in the solver's process while victims and places are. Where all gangs
+        run and none has left or moved for them, only links are left to choose.
+        """
+        if outcome.state.problem.outlook is None and not disturbs(outcome) and not outcome.waiting:
+            spare(outcome)
+            return None, self._link(outcome)
+        child, time = self.asking.child, self.time
+        is_priced = child is not None and places(outcome) >= PRICED_FROM and not self.known.is_least(outcome)
+        if child is not None and is_priced and self.chain_time.are_long(outcome):
+            self.prices.begin(outcome, child, PRICING_PART)
+        self._chain(outcome)
+        # Victims take 1 to 3 s of CPU on 2,000 loaded nodes, questions all that is left (2026-11-23).
+        are_victims_first = is_priced and not time.is_nearly_over() and self.known.variables(outcome) > WHOLE
+        refined = self._choose(outcome, is_priced=is_priced) if are_victims_first else None
+        admissions = len(outcome.admissions)
+        self._consolidate_late(outcome)
+        self._ask_open(outcome)
+        if not are_victims_first or len(outcome.admissions) > admissions:
+            refined = self._choose(outcome, is_priced=is_priced) or refined
+        spare(outcome)
+        return refined, self._link(outcome)
+
+    # -- chains and moves --------------------------------------------------------------------------------------------
+
+    def _chain(self, outcome: Outcome) -> None:
+        """On large clusters: admit by moves and swaps, and let less work leave."""
+        if not self.by_chains or self.known.is_least(outcome):
+            return
+        time, effect = self.time, None
+        left_s = self.chain_time.left_s(outcome)
+        end_s = time.clock() + left_s
+        if time.is_exact or (left_s > LEAST_BUILDS * time.build_s and not time.should_stop()):
+            clock = None if time.is_exact else time.clock
+            seconds = self.chain_time.search_s(outcome, left_s)
+            course = Course(self.model.search.chains, seconds, clock, time.should_stop)
+            chains = Chains(outcome, self.model)
+            effect = chains.run(course, self.asking.seed, self.known.rights, lambda: time.is_past(end_s))
+        time.phase("chains")
+        if effect is not None:
+            time.say(f"chains: {effect.admitted} gangs admitted, {effect.changed} of {effect.wanted} changes")
+
+    def _consolidate_late(self, outcome: Outcome) -> None:
+        """Where moves were left to chains: consolidate for gangs that wait still, which chains may know no moves for.
+
+        Chains know no rules between pods. Not where the moves of a cycle are limited: chains have counted theirs.
+        """
+        if not self.leaves_moves or not outcome.waiting:
+            return
+        time, actions = self.time, self.model.actions
+        is_limited = not self.model.moves.per_cycle == self.model.moves.per_gang == UNLIMITED
+        end_s = time.clock() + LATE_MOVES * time.left_s
+
+        def is_late() -> bool:
+            return time.should_stop() or time.clock() >= end_s
+
+        if not is_limited and not is_late():
+            floor = Floor(outcome)
+            try:
+                consolidate_late(outcome, self.asking.oracle(), is_late, after_moves(actions))
+            except Exception as error:
+                floor.restore()
+                self.faults.report(
+                    f"an unexpected error, so no pod moves late: {caught('deciding', 'late moves', error)}"
+                )
+        refuse_moves(outcome, actions)
+        time.phase("late-moves")
+
+    # -- victims and places ------------------------------------------------------------------------------------------
+
+    def _choose(self, outcome: Outcome, *, is_priced: bool) -> Refined | None:
+        """Choose victims and places with the prices of what is admitted now, or with earlier ones that still hold.
+
+        What may be changed takes 0.3 s of CPU to find out on 5,000 loaded nodes (2026-11-29).
+        """
+        child = self.asking.child
+        if child is None or self.time.is_nearly_over():
+            return None
+        if is_priced:
+            self.prices.renew(outcome, child, lambda: self._has_time_to_price_again(outcome))
+        return self._refine(outcome, child)
+
+    def _has_time_to_price_again(self, outcome: Outcome) -> bool:
+        """Whether victims and places can still be chosen after new prices."""
+        return self.time.is_exact or self.time.stages_s > AGAIN_PART * CHOOSING_S * self.known.variables(outcome)
+
+    def _refine(self, outcome: Outcome, child: SolverChild) -> Refined | None:
+        """Ask for better victims and moves if anything is disturbed; for better places if these are priced."""
+        concerned = [a for a in outcome.admissions if a.units or outcome.state.problem.outlook is not None]
+        if not concerned or self.time.is_out():
+            return None
+        rights, stages = self.known.rights(outcome), self.known.counted(outcome)
+        if stages is not None:
+            reseat(outcome)
+            refined = Refined(stages, improved=False)
+        else:
+            client = self.asking.client(child, self.time.stages_s)
+            optimizer, pricing = StageOptimizer(client, self.time.say_stage), self.prices.of(outcome)
+            priced = None if pricing is None else self.prices.found(pricing)
+            if pricing is None or priced is None:
+                refined = optimizer.refine(outcome, rights)
+            else:
+                refined = optimizer.refine(outcome, rights, priced.least, priced.leaving, pricing.leaving_by)
+        self.time.phase("stages")
+        return refined
+
+    # -- answers, and links ------------------------------------------------------------------------------------------
+
+    def _ask_open(self, outcome: Outcome) -> None:
+        """Ask CP-SAT for gangs whose answer is open, in policy order."""
+        child, seconds = self.asking.child, self.time.questions_s
+        if child is None or not has_unknown(outcome) or self.time.is_out() or seconds <= 0:
+            return
+        client = self.asking.client(child, seconds)
+        by_size = self.model.admission == "max-gpus"
+        # First rules and bounds for all: a proof of theirs takes milliseconds, and one question to CP-SAT may take all.
+        for oracle in (self.asking.oracle(), self.asking.oracle(client=client)):
+            questions = OpenQuestions(outcome, self.model.actions, oracle, by_size=by_size)
+            questions.run(lambda: client.is_out_of_time)
+        self.time.phase("questions")
+
+    def _link(self, outcome: Outcome) -> Stage | None:
+        """Exchange seats and victims for better links; None where these make no difference."""
+        time = self.time
+        if outcome.state.problem.fabric is None or time.is_out():
+            return None
+        share_s = sum(s.share for s in self.model.stages if s.name == "links") * time.budget_s
+        end_s = time.clock() + share_s
+        if not self.model.search.enabled:
+            end_s = max(end_s, time.start_s + time.budget_s / 2)  # The same on every machine that has time.
+        stage = link_stage(
+            outcome,
+            lambda: self.known.rights(outcome),
+            lambda: not time.is_exact and time.clock() > end_s,
+            by_gpus=self.model.evicts_by_gpus,
+        )
+        time.phase("links")
+        return stage
