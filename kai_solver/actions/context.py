@@ -9,7 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kai_solver.actions.attempt_times import AttemptTimes
-from kai_solver.actions.board.describe import Board, may_serve
+from kai_solver.actions.board.board import Board
+from kai_solver.actions.board.plainness import may_serve
 from kai_solver.actions.board.serving import BoardLine
 from kai_solver.actions.caps import costs_too_much
 from kai_solver.actions.gang_order import GangOrder, SizeOrder

@@ -33,7 +33,7 @@ from kai_solver.actions.board.arrays import (
     VICTIMS,
     WISHING,
 )
-from kai_solver.actions.board.describe import Board
+from kai_solver.actions.board.board import Board
 from kai_solver.actions.board.turns import begin_turns, has_way, look_at_queues, take_turns
 from kai_solver.actions.gang_order import NextGang
 from kai_solver.domain import Action

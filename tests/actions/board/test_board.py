@@ -40,7 +40,7 @@ from kai_solver.actions.board.arrays import (
     BoolArray,
     IntArray,
 )
-from kai_solver.actions.board.describe import Board
+from kai_solver.actions.board.board import Board
 from kai_solver.actions.board.order import look_at_all, look_at_path, next_gang
 from kai_solver.actions.board.rights import may_reclaim, may_take, open_queues
 from kai_solver.actions.board.turns import begin_turns, has_way, has_whole, take_turns

@@ -8,7 +8,7 @@ import pytest
 
 from kai_solver.actions import Actions
 from kai_solver.actions.board.arrays import PLAIN, WISHING, BoolArray
-from kai_solver.actions.board.describe import Board
+from kai_solver.actions.board.board import Board
 from kai_solver.actions.board.room import empty, fill, room_at, room_now
 from kai_solver.domain import Action, Constraints, Gang, GpuRequest, Node, PodAffinityTerm, PodStatus, Requirement
 from kai_solver.placement.fit import FitTable
