@@ -3,7 +3,7 @@
 from kai_solver.bounds.blocking import Allowance, Evidence
 from kai_solver.bounds.counting import Domains, Relaxed, count_bound
 from kai_solver.bounds.demand import Demand, Grown, Kept, Scope
-from kai_solver.bounds.refuting import Bounds, Moment, Refuted
+from kai_solver.bounds.refuting import Bounds, Moment, Refuted, lacks_rights
 
 __all__ = [
     "Allowance",
@@ -18,4 +18,5 @@ __all__ = [
     "Relaxed",
     "Scope",
     "count_bound",
+    "lacks_rights",
 ]

@@ -21,7 +21,17 @@ from kai_solver.bounds.counting import (
     say_slots,
 )
 from kai_solver.bounds.demand import Demand
-from kai_solver.bounds.refuting import LIMIT, QUOTA, Bounds, Moment, Refuted
+from kai_solver.bounds.refuting import (
+    LIMIT,
+    OTHERS,
+    QUOTA,
+    SURPLUS,
+    Bounds,
+    Moment,
+    Refuted,
+    lacks_rights,
+    most_in_words,
+)
 from kai_solver.domain import Action, Blocker
 from kai_solver.errors import InternalError
 from kai_solver.fairness import MINRUNTIME, PREEMPTIBLE, PRIORITY, SHARE
@@ -31,9 +41,6 @@ from kai_solver.units import GPU, MILLI, QUEUE_RESOURCES, counted, format_amount
 
 MOST_TRIED = 36
 """Pairs tried for a smaller set: of nine rules and resources. One costs 0.1 to 0.2 ms at 1,000 nodes (2026-11-21)."""
-
-SURPLUS, OTHERS = "surplus", "other queues"
-"""Kind and name of the element "what others hold above their share"."""
 
 EVER = "even if nothing else ran"
 
@@ -243,7 +250,7 @@ class ElementWords:
         if name in (LIMIT, QUOTA):
             return self._of_queue(name)
         if name == SHARE and self.found.count is None:
-            return replace(self._of_queue(SURPLUS), name=OTHERS)
+            return lacks_rights(self.found.need, self.found.have)
         if name in _RULES:
             return self._rule(name)
         if name == TOPOLOGY:
@@ -313,7 +320,8 @@ class ElementWords:
 
     def _resource(self, name: str) -> Blocker:
         if self.found.count is None:  # Not enough is free, and not enough may be taken.
-            need, have = (format_amount(name, amount) for amount in (self.found.need, self.found.have))
+            need, most = format_amount(name, self.found.need), most_in_words(self.found.have)
+            have = f"{most} that are free or may be taken"
             return Blocker("resource", name, need, have, "", name, self.found.need - self.found.have)
         count, resource = self.count, self.problem.snapshot.schema.index(name)
         short = self.short(count, resource)

@@ -18,7 +18,7 @@ from kai_solver.fairness import SHARE, first_over
 from kai_solver.problem import Problem
 from kai_solver.problem.capacity import NODE_RULES
 from kai_solver.problem.rules import Holding
-from kai_solver.units import GPU, QUEUE_RESOURCES, UNLIMITED, format_amount
+from kai_solver.units import GPU, MILLI, QUEUE_RESOURCES, UNLIMITED, format_amount
 
 IntArray = NDArray[np.int64]
 BoolArray = NDArray[np.bool_]
@@ -28,6 +28,8 @@ MOST_DOMAINS = 16
 
 LIMIT, QUOTA = "queue-limit", "queue-quota"
 EVICTING = (Action.RECLAIM, Action.PREEMPT)
+SURPLUS, OTHERS = "surplus", "other queues"
+"""Kind and name of the element "what others hold above their share"."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -72,6 +74,22 @@ class Refuted:
     need: int = 0
     have: int = 0
     blocker: Blocker | None = None
+
+
+def lacks_rights(need: int, have: int) -> Blocker:
+    """Fewer GPUs are free, or of queues above their share, than ``need``; thousandths.
+
+    ``have``: the most, with the last that reclaim may take. It takes until nothing is left above the share, so the most
+    is mostly one thousandth below a whole GPU.
+    """
+    wanted = f"{format_amount(GPU_NAME, need)} that are free or of queues above their share"
+    return Blocker(SURPLUS, OTHERS, wanted, most_in_words(have), resource=GPU_NAME, short=need - have)
+
+
+def most_in_words(milli: int) -> str:
+    """``79 GPUs``; ``less than 80 GPUs`` for one thousandth below that."""
+    below = f"less than {format_amount(GPU_NAME, milli + 1)}"
+    return below if milli % MILLI == MILLI - 1 else format_amount(GPU_NAME, milli)
 
 
 class Bounds:
@@ -254,6 +272,8 @@ class Bounds:
             return in_words(self.problem, found.count)
         if found.blocker is not None:
             return found.blocker
+        if found.kind == SHARE:
+            return lacks_rights(found.need, found.have)
         name = QUEUE_RESOURCES[found.resource]
         title = self.problem.queues.title(found.queue)
         return Blocker(found.kind, title, format_amount(name, found.need), format_amount(name, found.have))

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from kai_solver.actions.reclaim_replay import reclaims_hold
 from kai_solver.actions.victim_search import VictimSearch
-from kai_solver.bounds import Domains, count_bound
+from kai_solver.bounds import Domains, count_bound, lacks_rights
 from kai_solver.domain import Action, Blocker
 from kai_solver.fairness import QueueSurplus
 from kai_solver.model.decode import Decision
@@ -32,7 +32,7 @@ from kai_solver.search.evictable import evictable
 from kai_solver.search.joint_input import Found, JointModelInput
 from kai_solver.search.looseness import loose_gangs
 from kai_solver.search.rights import NOTHING, reclaimable
-from kai_solver.units import CPU, GPU, MEMORY, format_amount
+from kai_solver.units import CPU, GPU, MEMORY
 
 IntArray = NDArray[np.int64]
 
@@ -202,8 +202,7 @@ class Question:
                 free += min(sum(unit.charge[GPU] for unit in theirs), most)
         if free >= self.preemptor.device_milli:
             return None
-        need, have = format_amount("gpu", self.preemptor.device_milli), format_amount("gpu", free)
-        return Blocker("fair-share", self.problem.queues.title(self.preemptor.queue), need, have)
+        return lacks_rights(self.preemptor.device_milli, free)
 
     # -- what may be dropped ---------------------------------------------------------------------------------------
 

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kai_solver.actions import Actions
-from kai_solver.bounds import Refuted
+from kai_solver.bounds import Refuted, lacks_rights
 from kai_solver.bounds.blocking import _filter
 from kai_solver.domain import Action, Gang, GpuRequest, Node, Pod, PodStatus, Queue, Snapshot, flat_gang
 from kai_solver.planstate.outcome import Outcome
@@ -92,3 +92,11 @@ def reclaimed(others: tuple[Node, ...]) -> Outcome:
 
 def _on(pod: Pod, device: int) -> Pod:
     return Pod(pod.namespace, pod.name, pod.request, pod.gpu, pod.status, node=pod.node, devices=(device,))
+
+
+@pytest.mark.parametrize(("milli", "said"), [(79_999, "less than 80 GPUs"), (79_500, "79.5 GPUs"), (0, "0 GPUs")])
+def test_what_may_be_had_is_said_in_gpus_that_there_are(milli: int, said: str) -> None:
+    blocker = lacks_rights(80_000, milli)
+    assert blocker.have == said
+    assert blocker.need.startswith("80 GPUs that are free")
+    assert blocker.short == 80_000 - milli
