@@ -51,7 +51,7 @@ class Improver:
     by_chains, leaves_moves
         Whether chains are searched, and whether consolidation was left to them.
     faults
-        Is told of a step that failed, and was undone.
+        Where a step that failed, and was undone, is reported.
     """
 
     model: SolverModel

@@ -1,4 +1,4 @@
-"""The linear programme of a cycle: asked for while other steps go on, and once more of what is admitted in the end."""
+"""The linear programme of a cycle: asked for while other steps go on, and once more of what is admitted last."""
 
 from collections.abc import Callable, Mapping
 
