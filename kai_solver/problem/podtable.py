@@ -16,7 +16,7 @@ from kai_solver.problem.kinds import Kinds
 from kai_solver.problem.known_pods import KnownPods
 from kai_solver.problem.node_table import NodeTable
 from kai_solver.problem.podrules import PodRules
-from kai_solver.problem.rows import GangRow
+from kai_solver.problem.rows import GangRow, Lodgers
 from kai_solver.problem.rules import surveyed
 from kai_solver.problem.shapes import ShapeTable, Style
 
@@ -71,7 +71,7 @@ class PodTable:
         self.nodes: IntArray = np.array(self.pod_node, dtype=np.int64)
         self._met = dict.fromkeys(self.kinds)
         self._cost = {kind: charge(kinds.samples[kind], node_table.min_memory_mib) for kind in self._met}
-        rules = self._rules()
+        rules, concerned = self._rules(every)
         surveys = surveyed(node_table.nodes, snapshot.schema)
         self.shapes = ShapeTable(node_table.nodes, node_table.predicates, rules, surveys)
         self.outside: dict[str, tuple[Gang, str]] = {}
@@ -82,25 +82,35 @@ class PodTable:
         self.gangs, self.gang_columns, numbers = self._numbered(known_pods.rows)
         self.gang_of: IntArray = np.repeat(np.append(numbers, -1), self.sizes)
         self.pod_gang: list[int] = self.gang_of.tolist()
-        self.pod_shape = self._number_shapes(rules, snapshot.policy)
-        self.ruled = frozenset(self._ruled(rules))
-        wished, outward = rules.wished(self.pods, self.pod_gang)
+        self.pod_shape = self._number_shapes(rules, concerned, snapshot.policy)
+        self.ruled = self._ruled(rules, concerned)
+        wished, outward = rules.wished(self.pods, self.pod_gang, concerned)
         self.related, self.outward = self.ruled.union(wished), self.ruled.union(outward)
         self.counted = self.related if rules.have_selectors else frozenset(wished)
         self.charges, self.least_charges = self._charged()
 
-    def _rules(self) -> PodRules:
+    def _rules(self, every: Sequence[Lodgers]) -> tuple[PodRules, list[int]]:
+        """Rules and wishes between pods; and pods that carry some, or that some could be about, in ascending order."""
         samples = self._kinds.samples
         speaking = {kind for kind in self._met if samples[kind].constraints.speaks_of_pods}
         if not speaking:
-            return PodRules(())
-        return PodRules(pod for pod, kind in zip(self.pods, self.kinds, strict=True) if kind in speaking)
+            return PodRules(()), []
+        bearers = [pod for pod, kind in enumerate(self.kinds) if kind in speaking]
+        rules = PodRules(map(self.pods.__getitem__, bearers))
+        concerned, start = set(bearers), 0
+        for lodgers in every:
+            end = start + len(lodgers.kinds)
+            if rules.may_be_about(lodgers.labels):
+                concerned.update(range(start, end))
+            start = end
+        return rules, sorted(concerned)
 
-    def _ruled(self, rules: PodRules) -> Iterator[int]:
+    def _ruled(self, rules: PodRules, concerned: Sequence[int]) -> frozenset[int]:
         """Pods that carry a rule about other pods, or that such a rule is about."""
-        if rules:
-            is_ruled = [bool(shape.affinity_labels) for shape in self.shapes.shapes]
-            yield from (pod for pod, shape in enumerate(self.pod_shape) if is_ruled[shape])
+        if not rules:
+            return frozenset()
+        is_ruled = [bool(shape.affinity_labels) for shape in self.shapes.shapes]
+        return frozenset([pod for pod in concerned if is_ruled[self.pod_shape[pod]]])
 
     # -- gangs ---------------------------------------------------------------------------------------------------
 
@@ -181,13 +191,12 @@ class PodTable:
 
     # -- pods ----------------------------------------------------------------------------------------------------
 
-    def _number_shapes(self, rules: PodRules, policy: Policy) -> list[int]:
+    def _number_shapes(self, rules: PodRules, concerned: Sequence[int], policy: Policy) -> list[int]:
         """Shape of every pod; numbers are given in the order in which shapes are met."""
         numbers: list[int] = []
         known: dict[Placement, dict[Hashable, int]] = {}
         start = 0
-        kinds: Sequence[Hashable] = self.kinds
-        keys = list(zip(kinds, map(rules.labels_of, self.pods), strict=True)) if rules else kinds
+        keys: Sequence[Hashable] = self._told_apart(rules, concerned) if rules else self.kinds
         for end, placement in self._stretches:
             found, own = known.setdefault(placement, {}), keys[start:end]
             new = [key for key in dict.fromkeys(own) if key not in found]
@@ -198,6 +207,15 @@ class PodTable:
             numbers += map(found.__getitem__, own)
             start = end
         return numbers
+
+    def _told_apart(self, rules: PodRules, concerned: Sequence[int]) -> list[Hashable]:
+        """Kinds of all pods, with their labels where ``rules`` tell pods of one kind apart by these."""
+        found: list[Hashable] = [*self.kinds]
+        for pod in concerned:
+            labels = rules.labels_of(self.pods[pod])
+            if labels:
+                found[pod] = self.kinds[pod], labels
+        return found
 
     def _charged(self) -> tuple[list[Charge], list[Charge]]:
         """What each pod costs where it runs, and at least; they differ for requests by GPU memory only."""

@@ -1,7 +1,8 @@
 """What is known of one gang, or of the foreign pods, as long as they are the same objects."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from itertools import chain
 from operator import attrgetter, lt
 from typing import Final
 
@@ -42,6 +43,14 @@ class Lodgers:
     kinds: list[int]
     origins: list[int]
     held_devices: HeldDevices
+    _labels: frozenset[tuple[str, str]] | None = field(default=None, kw_only=True)
+
+    @property
+    def labels(self) -> frozenset[tuple[str, str]]:
+        """Labels that any of its pods has, gathered when they are first asked for."""
+        if self._labels is None:
+            self._labels = frozenset(chain.from_iterable([pod.labels.items() for pod in self.pods]))
+        return self._labels
 
 
 @dataclass(slots=True, eq=False)
