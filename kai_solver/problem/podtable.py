@@ -2,6 +2,7 @@
 
 from collections.abc import Hashable, Iterator, Sequence
 from itertools import chain
+from operator import attrgetter
 from typing import NamedTuple
 
 import numpy as np
@@ -41,6 +42,8 @@ class _QueueInfo(NamedTuple):
     trouble: str
     placement: Placement
 
+
+_SHAPE = attrgetter("shape")
 
 _Stretch = tuple[int, Placement]
 """Gangs one after the other whose pods share a placement: the pod after their last, and it."""
@@ -136,7 +139,7 @@ class PodTable:
         own = np.flatnonzero(takes_part)
         found, starts = facts.of(slots[own]), first[own]
         partaking = [rows[at] for at in own.tolist()] if len(own) < len(rows) else rows
-        shapes = [row.known_shape for row in partaking]
+        shapes: list[GangShape] = [*map(_SHAPE, partaking)]
         self._note_stretches(shapes if found["is_placed"].any() else (), starts, self.sizes[own])
         gangs = GangShapes(partaking, shapes, starts.tolist())
         return gangs, GangColumns(found, starts, gangs, self.nodes), numbers
