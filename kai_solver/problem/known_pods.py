@@ -1,7 +1,7 @@
 """Which pods are there, came and left since the last cycle: gangs, and foreign pods all together."""
 
 from collections.abc import Container, Sequence
-from itertools import chain, compress, count, repeat
+from itertools import chain, compress, repeat
 from operator import attrgetter
 
 from kai_solver.domain import Gang, Pod, is_moving
@@ -83,7 +83,7 @@ class KnownPods:
         """Devices held, by index of the pod."""
         rows = (*self.rows, self.foreign)
         every = [*chain.from_iterable([row.held_devices or repeat((), len(row.kinds)) for row in rows])]
-        return dict(zip(compress(count(), every), filter(None, every), strict=True))
+        return dict(zip(compress(range(len(every)), every), filter(None, every), strict=True))
 
     def _count(self, rows: Sequence[GangRow], sign: int) -> None:
         pod_counts = self.pod_counts

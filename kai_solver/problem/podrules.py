@@ -11,6 +11,10 @@ NAMESPACE = "\0namespace"
 
 Labels = tuple[tuple[str, str], ...]
 
+Concerned = tuple[range, Pod]
+"""Numbers of pods that no rule between pods tells apart, and one of them; some such rule may be about them, or theirs.
+"""
+
 _SPOKEN_OF: Labels = ((NAMESPACE, ""),)
 """Of pods that rules are about which look at no labels."""
 
@@ -60,12 +64,9 @@ class PodRules:
         labels = sorted((key, value) for key, value in pod.labels.items() if key in self._keys)
         return (*labels, (NAMESPACE, pod.namespace))
 
-    def wished(
-        self, pods: Sequence[Pod], pod_gang: Sequence[int], concerned: Iterable[int]
-    ) -> tuple[set[int], set[int]]:
-        """Indices of ``pods``, all of the snapshot, that carry a wish about others, or that such a wish is about.
+    def wished(self, concerned: Iterable[Concerned], pod_gang: Sequence[int]) -> tuple[set[int], set[int]]:
+        """Numbers of pods that carry a wish about others, or that such a wish is about: none but the ``concerned``.
 
-        None but the ``concerned`` can be among them.
         And those of them of which some such wish is not about pods of one gang alone. A pod that prefers to be beside
         pods like it, of which there is no other, is in neither.
         """
@@ -75,16 +76,15 @@ class PodRules:
             return found, outward
         matched: dict[PodSelector, list[int]] = {}
         bearers: dict[PodSelector, list[int]] = {}
-        for number in concerned:
-            pod = pods[number]
+        for alike, pod in concerned:
             for selector in self._wishes.matching(pod):
-                matched.setdefault(selector, []).append(number)
+                matched.setdefault(selector, []).extend(alike)
             if pod.constraints.preferred_spread:  # Prefers nodes with the key of its domains even where it is alone.
-                found.add(number)
-                outward.add(number)
+                found.update(alike)
+                outward.update(alike)
             if pod.constraints.preferred_pods or pod.constraints.preferred_spread:
                 for selector in wished_selectors_of(pod.constraints, pod.namespace):
-                    bearers.setdefault(selector, []).append(number)
+                    bearers.setdefault(selector, []).extend(alike)
         for selector, numbers in matched.items():
             if len(numbers) > 1 or numbers != bearers[selector]:
                 found.update(numbers, bearers[selector])

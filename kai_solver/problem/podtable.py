@@ -16,7 +16,7 @@ from kai_solver.problem.gangs import GangShape, renumbered, shape_gang
 from kai_solver.problem.kinds import Kinds
 from kai_solver.problem.known_pods import KnownPods
 from kai_solver.problem.node_table import NodeTable
-from kai_solver.problem.podrules import PodRules
+from kai_solver.problem.podrules import Concerned, PodRules
 from kai_solver.problem.rows import GangRow, Lodgers
 from kai_solver.problem.rules import surveyed
 from kai_solver.problem.shapes import ShapeTable, Style
@@ -87,33 +87,34 @@ class PodTable:
         self.pod_gang: list[int] = self.gang_of.tolist()
         self.pod_shape = self._number_shapes(rules, concerned, snapshot.policy)
         self.ruled = self._ruled(rules, concerned)
-        wished, outward = rules.wished(self.pods, self.pod_gang, concerned)
+        wished, outward = rules.wished(concerned, self.pod_gang)
         self.related, self.outward = self.ruled.union(wished), self.ruled.union(outward)
         self.counted = self.related if rules.have_selectors else frozenset(wished)
         self.charges, self.least_charges = self._charged()
 
-    def _rules(self, every: Sequence[Lodgers]) -> tuple[PodRules, list[int]]:
-        """Rules and wishes between pods; and pods that carry some, or that some could be about, in ascending order."""
+    def _rules(self, every: Sequence[Lodgers]) -> tuple[PodRules, list[Concerned]]:
+        """Rules and wishes between pods; and the pods that carry some, or that some could be about, in their order."""
         samples = self._kinds.samples
-        speaking = {kind for kind in self._met if samples[kind].constraints.speaks_of_pods}
-        if not speaking:
+        if not any(samples[kind].constraints.speaks_of_pods for kind in self._met):
             return PodRules(()), []
-        bearers = [pod for pod, kind in enumerate(self.kinds) if kind in speaking]
-        rules = PodRules(map(self.pods.__getitem__, bearers))
-        concerned, start = set(bearers), 0
+        rules = PodRules(pod for lodgers in every if lodgers.company.speaks for _, pod in lodgers.company.alike)
+        concerned: list[Concerned] = []
+        start = 0
         for lodgers in every:
-            end = start + len(lodgers.kinds)
-            if rules.may_be_about(lodgers.labels):
-                concerned.update(range(start, end))
-            start = end
-        return rules, sorted(concerned)
+            company, first = lodgers.company, start
+            start += len(lodgers.kinds)
+            if company.speaks or rules.may_be_about(company.labels):
+                for count, pod in company.alike:
+                    concerned.append((range(first, first + count), pod))
+                    first += count
+        return rules, concerned
 
-    def _ruled(self, rules: PodRules, concerned: Sequence[int]) -> frozenset[int]:
+    def _ruled(self, rules: PodRules, concerned: Sequence[Concerned]) -> frozenset[int]:
         """Pods that carry a rule about other pods, or that such a rule is about."""
         if not rules:
             return frozenset()
         is_ruled = [bool(shape.affinity_labels) for shape in self.shapes.shapes]
-        return frozenset([pod for pod in concerned if is_ruled[self.pod_shape[pod]]])
+        return frozenset([pod for alike, _ in concerned for pod in alike if is_ruled[self.pod_shape[pod]]])
 
     # -- gangs ---------------------------------------------------------------------------------------------------
 
@@ -194,7 +195,7 @@ class PodTable:
 
     # -- pods ----------------------------------------------------------------------------------------------------
 
-    def _number_shapes(self, rules: PodRules, concerned: Sequence[int], policy: Policy) -> list[int]:
+    def _number_shapes(self, rules: PodRules, concerned: Sequence[Concerned], policy: Policy) -> list[int]:
         """Shape of every pod; numbers are given in the order in which shapes are met."""
         numbers: list[int] = []
         known: dict[Placement, dict[Hashable, int]] = {}
@@ -211,13 +212,13 @@ class PodTable:
             start = end
         return numbers
 
-    def _told_apart(self, rules: PodRules, concerned: Sequence[int]) -> list[Hashable]:
+    def _told_apart(self, rules: PodRules, concerned: Sequence[Concerned]) -> list[Hashable]:
         """Kinds of all pods, with their labels where ``rules`` tell pods of one kind apart by these."""
         found: list[Hashable] = [*self.kinds]
-        for pod in concerned:
-            labels = rules.labels_of(self.pods[pod])
-            if labels:
-                found[pod] = self.kinds[pod], labels
+        for alike, pod in concerned:
+            labels = rules.labels_of(pod)
+            for number in alike if labels else ():
+                found[number] = self.kinds[number], labels
         return found
 
     def _charged(self) -> tuple[list[Charge], list[Charge]]:

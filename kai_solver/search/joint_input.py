@@ -485,7 +485,9 @@ class JointModelInput:
         found = np.zeros(len(columns.node), dtype=np.bool_)
         runs = np.flatnonzero(columns.node >= 0)
         shapes, own = np.unique(columns.shape[runs], return_inverse=True)
-        rooms = np.array([problem.shapes.same_room(shape) for shape in shapes.tolist()], dtype=np.int64)[own.reshape(-1)]
+        rooms = np.array([problem.shapes.same_room(shape) for shape in shapes.tolist()], dtype=np.int64)[
+            own.reshape(-1)
+        ]
         for shape in np.unique(rooms).tolist():
             same = runs[rooms == shape]
             nodes = columns.node[same]
