@@ -185,7 +185,7 @@ class Context:
         return BoardLine(self, self.board, action, candidates)
 
     def preemptor(self, unit: AllocationUnit) -> Preemptor:
-        """The gang of ``unit`` asking for it: the same, whichever action it asks, as nothing but the problem decides."""
+        """The gang of ``unit`` asking for it: the same for all actions, since only the problem decides it."""
         found = self._preemptors.get(unit.pods)
         if found is None:
             found = self._preemptors[unit.pods] = Preemptor.of(self.problem, unit)
