@@ -50,8 +50,8 @@ def _company(pods: Sequence[Pod]) -> Company:
         ):
             firsts.append((at, pod))
         before = pod
-    ends = [*(at for at, _ in firsts[1:]), len(pods)]
-    alike = [(end - at, pod) for (at, pod), end in zip(firsts, ends, strict=True)]
+    ends = [at for at, _ in firsts[1:]] + [len(pods)]
+    alike = [(end - at, pod) for (at, pod), end in zip(firsts, ends, strict=False)]  # There may be no pods.
     labels = frozenset(chain.from_iterable([pod.labels.items() for _, pod in alike]))
     return Company(alike, labels, any(pod.constraints.speaks_of_pods for _, pod in alike))
 
