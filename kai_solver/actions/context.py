@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Literal, Protocol
 
 import numpy as np
@@ -118,6 +119,7 @@ class Context:
         self._pace = pace
         self._between_attempts = between_attempts
         self._kinds: dict[int, Kind | None] = {}
+        self._preemptors: dict[tuple[int, ...], Preemptor] = {}
         self._order_type = SizeOrder if admission == "max-gpus" else GangOrder
         self._by_board = by_board and admission == "rank" and may_serve(self.state)
         self.board: Board | None = None
@@ -183,6 +185,13 @@ class Context:
             self.board.with_units(self.outcome.pool)
         return BoardLine(self, self.board, action, candidates)
 
+    def preemptor(self, unit: AllocationUnit) -> Preemptor:
+        """The gang of ``unit`` asking for it: the same for all actions, since only the problem decides it."""
+        found = self._preemptors.get(unit.pods)
+        if found is None:
+            found = self._preemptors[unit.pods] = Preemptor.of(self.problem, unit)
+        return found
+
     def _are_equal(self, gangs: Sequence[int]) -> bool:
         """Whether so many of ``gangs`` have one pod and are equal that batches of them are faster than turns."""
         problem, kinds, alone = self.problem, set[tuple[int, int, int]](), 0
@@ -193,7 +202,7 @@ class Context:
                 kinds.add((gang.queue, gang.gang.priority, problem.pod_shape[gang.pending[0]]))
         return alone > EQUAL * (len(kinds) + len(gangs) - alone)
 
-    @property
+    @cached_property
     def left_open(self) -> Refusal:
         """The refusal of what found no room, without a text, until the actions end and bounds are asked."""
         return Refusal(Reason.NOT_ENOUGH_RESOURCES, "", self._oracle.unanswered.proof)

@@ -20,7 +20,6 @@ from kai_solver.domain import Action
 from kai_solver.placement.fit import FitTable
 from kai_solver.placement.placing import never
 from kai_solver.planstate.allocation_units import AllocationUnit, GangUnits
-from kai_solver.planstate.eligibility import Preemptor
 from kai_solver.planstate.outcome import Admission, Outcome, Refusal
 from kai_solver.reasons.refusals import within_delay
 
@@ -126,7 +125,7 @@ def _disrupt_on_board(context: Context, search: VictimSearch, line: BoardLine) -
 
 def _yield_to(context: Context, search: VictimSearch, unit: AllocationUnit, line: BoardLine) -> Refusal | None:
     """Admit ``unit``, for which no running work makes room, if binds of this cycle give way; else the refusal."""
-    if give_way(context, search, Preemptor.of(context.problem, unit), unit, line):
+    if give_way(context, search, context.preemptor(unit), unit, line):
         return None
     return forbidden(context, search, unit) or search.over_capacity(unit) or context.left_open
 
@@ -141,7 +140,7 @@ def attempt(
     sought where that was in vain for fewer such pods.
     """
     outcome, action = context.outcome, search.action
-    preemptor = Preemptor.of(context.problem, unit)
+    preemptor = context.preemptor(unit)
     refusal = forbidden(context, search, unit) or search.over_capacity(unit)
     if refusal is not None:
         return refusal
@@ -169,7 +168,7 @@ def attempt(
 
 def forbidden(context: Context, search: VictimSearch, unit: AllocationUnit) -> Refusal | None:
     """What forbids the action without a search: the gang's delay, the action's rules, a pod too large for any node."""
-    preemptor = Preemptor.of(context.problem, unit)
+    preemptor = context.preemptor(unit)
     refusal = within_delay(context.problem, preemptor.gang)
     if refusal is not None:
         return refusal

@@ -250,7 +250,9 @@ class VictimSearch(ABC):
         if self.outcome.pool is None:
             return
         pool = self.pool
-        disturbed = [unit for unit in (range(len(pool.units)) if units is None else units) if pool.is_disturbed(unit)]
+        if units is None:
+            units = np.flatnonzero(pool.are_disturbed()).tolist()
+        disturbed = [unit for unit in units if pool.is_disturbed(unit)]
         none = np.zeros(len(pool.units), dtype=np.bool_)
         Evictor(pool, self.fits, self.action, none).return_all(pool.dearest_first(self._may_return(disturbed)))
 

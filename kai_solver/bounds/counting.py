@@ -24,6 +24,7 @@ from kai_solver.problem.capacity import (
 from kai_solver.problem.rules import RuleBound, Spacing
 from kai_solver.units import GPU, PODS, counted, format_amount
 from kai_solver.units.resources import FIXED
+from kai_solver.units.rows import row_sums
 from kai_solver.units.shares import WHOLE, floor_milli
 
 IntArray = NDArray[np.int64]
@@ -58,7 +59,7 @@ class Relaxed:
     admitting: frozenset[str] = field(init=False, compare=False, repr=False)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "whole", np.count_nonzero(self.device_free >= WHOLE, axis=1))
+        object.__setattr__(self, "whole", row_sums(self.device_free >= WHOLE))
         object.__setattr__(self, "admitting", frozenset((NODE_RULES, *(rule.kind for rule in self.rules))))
 
     def slots(self, problem: Problem, size: int, shapes: frozenset[int], dropped: frozenset[str]) -> int:

@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 from kai_solver.bounds.counting import Relaxed
 from kai_solver.problem import Problem
 from kai_solver.units import PODS
+from kai_solver.units.rows import row_sums
 
 IntArray = NDArray[np.int64]
 BoolArray = NDArray[np.bool_]
@@ -113,8 +114,7 @@ class Residents:
     @cached_property
     def _shared(self) -> IntArray:
         """(N,) devices that some pod shares."""
-        found: IntArray = np.count_nonzero(self.problem.sharers > 0, axis=1)
-        return found
+        return row_sums(self.problem.sharers > 0)
 
     def _lift(self, leaving: BoolArray, barred: BoolArray | None) -> Relaxed:
         problem = self.problem

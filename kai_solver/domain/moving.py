@@ -25,13 +25,9 @@ def with_moves(snapshot: Snapshot, still: Container[int] = ()) -> Snapshot:
     arrive. Meanwhile they cannot be moved again, or evicted. They have no labels: a pod that requires them beside it
     has to wait until they arrive.
     """
-    moved = frozenset(
-        pod.key + SUFFIX
-        for gang in snapshot.gangs
-        if id(gang) not in still
-        for pod in gang.pods
-        if pod.nominated_node and is_moving(pod)
-    )
+    looked_at = [gang for gang in snapshot.gangs if id(gang) not in still]
+    promised = [pod for gang in looked_at for pod in gang.pods if pod.nominated_node]
+    moved = frozenset([pod.key + SUFFIX for pod in promised if is_moving(pod)])
     if not moved or moved <= snapshot.refused:
         return snapshot
     gangs = tuple(map(_with_moves, snapshot.gangs))

@@ -105,16 +105,15 @@ class QueueOrder:
         flags = ((over * 2 + rich) * _PRIORITIES + priority + _PRIORITIES // 2) * 2 + unentitled
         return flags.astype(np.int64), _largest_ahead(bound, then), _largest_ahead(bound, now)
 
-    def keys_behind(
-        self, queue: int, allocated: Amounts, lost: IntArray
-    ) -> tuple[tuple[bool, bool, int, bool], FloatArray]:
-        """Keys of ``queue`` as it loses ``lost`` (n, 3) one after the other, each before it does.
-
-        What stays of them, and what orders the rest, (n,): it never rises.
-        """
+    def flags(self, queue: int, allocated: Amounts) -> tuple[bool, bool, int, bool]:
+        """The first rules of the key of ``queue``: they stay as they are while it loses."""
         over, rich, priority, unentitled, _, _ = self.key(queue, allocated, NOTHING)
-        left = np.array(allocated, dtype=np.int64) - np.cumsum(lost, axis=0) + lost
-        return (over, rich, priority, unentitled), _largest_ahead(self._prepared[queue][3], left)
+        return over, rich, priority, unentitled
+
+    def shares_behind(self, queues: IntArray, left: IntArray) -> FloatArray:
+        """(n,) what orders ``queues`` (n,) of equal `flags` that hold ``left`` (n, 3): it never rises as they lose."""
+        bounds = np.array([bound for _, _, _, bound, _ in self._prepared], dtype=np.float64)
+        return _largest_ahead(bounds[queues], left)
 
     def tie(self, queue: int) -> "Tie":
         """What decides between queues of equal keys: compares smaller where ``queue`` is served first."""
@@ -175,9 +174,9 @@ def _largest(bound: Sequence[float], cpu: int, memory: int, gpu: int) -> float:
     return max(*parts, 0.0)
 
 
-def _largest_ahead(bound: Sequence[float], amounts: IntArray) -> FloatArray:
-    """``_largest`` of every row of ``amounts`` (n, 3)."""
-    divisors = np.array(bound, dtype=np.float64)
+def _largest_ahead(bounds: Sequence[float] | FloatArray, amounts: IntArray) -> FloatArray:
+    """``_largest`` of every row of ``amounts`` (n, 3); ``bounds``: (3,) of all rows, or (n, 3)."""
+    divisors = np.asarray(bounds, dtype=np.float64)
     shares = np.where(
         divisors != 0, amounts / np.where(divisors == 0, 1.0, divisors), amounts * np.array(_WITHOUT_SHARE)
     )

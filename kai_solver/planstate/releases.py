@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable, Sequence
 from functools import cached_property
+from typing import overload
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,13 +18,31 @@ Exhausted = tuple[frozenset[int], ...]
 """By rule, the caps that let no more pods go."""
 
 
+class _PodsOf(Sequence[Sequence[int]]):
+    """The pods of each unit, taken when they are asked for: most rules ask for none."""
+
+    def __init__(self, units: Sequence[Unit]) -> None:
+        self._units = units
+
+    def __len__(self) -> int:
+        return len(self._units)
+
+    @overload
+    def __getitem__(self, index: int) -> Sequence[int]: ...
+    @overload
+    def __getitem__(self, index: slice) -> Sequence[Sequence[int]]: ...
+    def __getitem__(self, index: int | slice) -> Sequence[int] | Sequence[Sequence[int]]:
+        if isinstance(index, slice):
+            return [unit.pods for unit in self._units[index]]
+        return self._units[index].pods
+
+
 class UnitReleases:
     """What all rules say of the units of a pool; most clusters have no such rule."""
 
     def __init__(self, state: State, units: Sequence[Unit]) -> None:
-        rules = state.problem.rules
-        pods = [unit.pods for unit in units] if rules else []
-        every = ((rule.name, rule.releases(state, pods)) for rule in rules)
+        pods = _PodsOf(units)
+        every = ((rule.name, rule.releases(state, pods)) for rule in state.problem.rules)
         self._of: dict[str, Releases] = {name: found for name, found in every if found is not None}
 
     @cached_property

@@ -25,6 +25,7 @@ from kai_solver.problem import Problem
 from kai_solver.problem.charges import Charge, charge
 from kai_solver.problem.rules import Spacing, answering
 from kai_solver.units import MILLI, PODS
+from kai_solver.units.rows import row_sums
 from kai_solver.units.shares import PARTS_OF_MILLI, WHOLE, floor_milli
 
 IntArray = NDArray[np.int64]
@@ -84,9 +85,9 @@ class State:
         self.device_future: IntArray = problem.device_free + problem.device_releasing
         self.sharers_now: IntArray = problem.sharers.copy()
         self.sharers_later: IntArray = problem.sharers - problem.sharers_leaving
-        self.whole_now: IntArray = (np.minimum(self.device_idle, self.device_future) == WHOLE).sum(axis=1)
-        self.whole_later: IntArray = (self.device_future == WHOLE).sum(axis=1)
-        self.gpu_free: IntArray = floor_milli(self.device_future).sum(axis=1)
+        self.whole_now: IntArray = row_sums(np.minimum(self.device_idle, self.device_future) == WHOLE)
+        self.whole_later: IntArray = row_sums(self.device_future == WHOLE)
+        self.gpu_free: IntArray = row_sums(floor_milli(self.device_future))
         self.allocated = [list(row) for row in problem.allocated]
         self.allocated_fixed = [list(row) for row in problem.allocated_fixed]
         self.places: dict[int, Place] = {}

@@ -7,7 +7,7 @@ A queue that loses holds less, so its key among its siblings never rises, and no
 order in which they lose one after the other is that of all their keys, sorted.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,13 +22,12 @@ def victim_ranks(state: State, table: UnitTable) -> IntArray:
     """(U,) position of every unit in the order in which KAI would take them, 0 first."""
     rank = np.empty(len(table.gang), dtype=np.int64)
     if len(rank):
-        merger = _Merger(state, table, _lines(state, table))
-        rank[merger.below(state.problem.queues.roots)] = np.arange(len(rank))
+        rank[_merged(state, table, _by_leaf(state, table))] = np.arange(len(rank))
     return rank
 
 
-def _lines(state: State, table: UnitTable) -> dict[int, IntArray]:
-    """By leaf queue, its units in the order in which they leave it: that of `fairness.gang_order_key`, reversed."""
+def _by_leaf(state: State, table: UnitTable) -> IntArray:
+    """(U,) units by leaf queue, in the order in which they leave it: that of `fairness.gang_order_key`, reversed."""
     columns = state.problem.gang_columns
     numbers, first, own = np.unique(table.gang, return_index=True, return_inverse=True)
     queue, priority, created_s = columns.queue[numbers], columns.priority[numbers], columns.created_s[numbers]
@@ -37,9 +36,7 @@ def _lines(state: State, table: UnitTable) -> dict[int, IntArray]:
     ends = np.append(table.starts[first[1:]], len(table.pods))
     elastic = np.sign(ends[own] - table.starts - columns.minimum[table.gang])
     # Where all that is equal, gangs come in their order, and units in theirs: the sort keeps it.
-    order = np.lexsort((by_name[own], -created_s[own], -elastic, priority[own], queue[own]))
-    leaves, starts = np.unique(queue[own][order], return_index=True)
-    return dict(zip(leaves.tolist(), np.split(order, starts[1:]), strict=True))
+    return np.lexsort((by_name[own], -created_s[own], -elastic, priority[own], queue[own]))
 
 
 def _by_name(
@@ -57,29 +54,46 @@ def _by_name(
     return found
 
 
-class _Merger:
-    def __init__(self, state: State, table: UnitTable, lines: Mapping[int, IntArray]) -> None:
-        self.state = state
-        self.lines = lines
-        self.charges = table.charge
-        self.busy = {above for leaf in lines for above in state.problem.queues.path[leaf]}
+def _merged(state: State, table: UnitTable, order: IntArray) -> IntArray:
+    """(U,) units, first to leave first; ``order``: the same leaf by leaf.
 
-    def below(self, siblings: Sequence[int]) -> IntArray:
-        """Units of ``siblings`` and below, first to leave first; of equal queues the one served last."""
-        order, allocated = self.state.order, self.state.allocated
-        queues = sorted(self.busy.intersection(siblings), key=order.tie, reverse=True)
-        found = [self._of(queue) for queue in queues]
-        if len(found) == 1:
-            return found[0]
-        keys = [
-            order.keys_behind(queue, allocated[queue], self.charges[line])
-            for queue, line in zip(queues, found, strict=True)
-        ]
-        level = {flags: number for number, flags in enumerate(sorted({flags for flags, _ in keys}))}
-        levels = np.repeat([level[flags] for flags, _ in keys], [len(line) for line in found])
-        every: IntArray = np.concatenate(found)
-        return every[np.lexsort((-np.concatenate([shares for _, shares in keys]), -levels))]
+    From the deepest queues up, the units of all siblings become one line, that of their parent.
+    """
+    tree = state.problem.queues
+    depth = np.array([len(path) for path in tree.path], dtype=np.int64)
+    parent, held = np.array(tree.parent, dtype=np.int64), np.array(state.allocated, dtype=np.int64)
+    queue = state.problem.gang_columns.queue[table.gang[order]]
+    busy = sorted({above for leaf in np.unique(queue).tolist() for above in tree.path[leaf]})
+    place, height = _places(state, busy), _heights(state, busy)
+    for level in range(int(depth[queue].max()), 0, -1):
+        line = np.flatnonzero(depth[queue] == level)
+        line = line[np.argsort(place[queue[line]], kind="stable")]
+        own, lost = queue[line], table.charge[order[line]]
+        before = np.cumsum(lost, axis=0) - lost
+        is_first = np.diff(own, prepend=-1) != 0
+        before -= before[is_first][np.cumsum(is_first) - 1]
+        shares = state.order.shares_behind(own, held[own] - before)
+        merged = line[np.lexsort((-shares, -height[own], parent[own]))]
+        line = np.sort(line)
+        order[line], queue[line] = order[merged], parent[queue[merged]]
+    return order
 
-    def _of(self, queue: int) -> IntArray:
-        children = self.state.problem.queues.children[queue]
-        return self.below(children) if children else self.lines[queue]
+
+def _places(state: State, busy: Sequence[int]) -> IntArray:
+    """(Q,) of the ``busy`` queues, where each comes among equal siblings: the one served last comes first."""
+    siblings: dict[int, list[int]] = {}
+    for queue in busy:
+        siblings.setdefault(int(state.problem.queues.parent[queue]), []).append(queue)
+    found = np.zeros(state.problem.queues.size, dtype=np.int64)
+    in_order = [queue for own in siblings.values() for queue in sorted(own, key=state.order.tie, reverse=True)]
+    found[in_order] = np.arange(len(in_order))
+    return found
+
+
+def _heights(state: State, busy: Sequence[int]) -> IntArray:
+    """(Q,) numbers that order the ``busy`` queues as their `QueueOrder.flags` do."""
+    flags = [state.order.flags(queue, state.allocated[queue]) for queue in busy]
+    number = {own: at for at, own in enumerate(sorted(set(flags)))}
+    found = np.zeros(state.problem.queues.size, dtype=np.int64)
+    found[list(busy)] = [number[own] for own in flags]
+    return found

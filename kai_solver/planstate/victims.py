@@ -362,7 +362,8 @@ class VictimPool:
     @cached_property
     def _may_join(self) -> frozenset[int]:
         """Waiting pods of gangs that run: places that they get go with the core."""
-        return frozenset(pod for gang in self.of_gang for pod in self.state.problem.gangs[gang].pending)
+        gangs, pending = self.state.problem.gangs, self.state.problem.gang_columns.pending
+        return frozenset(pod for gang in pending if gang in self.of_gang for pod in gangs[gang].pending)
 
     def nodes_of(self, units: BoolArray) -> IntArray:
         """Nodes where any of ``units`` (U,) ran, or was ever given a place."""

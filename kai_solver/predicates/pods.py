@@ -1,6 +1,7 @@
 """Which pods a rule speaks of."""
 
 from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from itertools import chain
 
@@ -43,6 +44,10 @@ class SelectorIndex:
 
     def __bool__(self) -> bool:
         return bool(self._by_label or self._others)
+
+    def may_match(self, labels: AbstractSet[tuple[str, str]]) -> bool:
+        """Whether any of the selectors could match a pod with no other labels than these."""
+        return bool(self._others) or not self._by_label.keys().isdisjoint(labels)
 
     def speaks_of(self, pod: Pod) -> bool:
         """Whether any of the selectors matches ``pod``."""

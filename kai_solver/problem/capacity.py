@@ -5,6 +5,7 @@ from numpy.typing import NDArray
 
 from kai_solver.problem.problem import Problem
 from kai_solver.units import GPU, Vector
+from kai_solver.units.rows import row_sums
 from kai_solver.units.shares import WHOLE
 
 BoolArray = NDArray[np.bool_]
@@ -48,11 +49,9 @@ def fitting_on_devices(problem: Problem, device_free: IntArray, shape: int) -> I
     if not gpu.devices:
         return np.full(len(device_free), MANY, dtype=np.int64)
     if gpu.is_whole:
-        whole: IntArray = (device_free >= WHOLE).sum(axis=1)
-        return whole // gpu.devices
+        return row_sums(device_free >= WHOLE) // gpu.devices
     parts = np.maximum(problem.shapes.parts(shape), 1)[:, None]
-    slots: IntArray = (np.maximum(device_free, 0) // parts).sum(axis=1)
-    return slots // gpu.devices
+    return row_sums(np.maximum(device_free, 0) // parts) // gpu.devices
 
 
 def limited_by_rules(

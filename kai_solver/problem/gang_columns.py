@@ -29,10 +29,7 @@ class GangShapes:
         self._rows = rows
         self._known = shapes
         self._first = first
-        self._made: list[GangShape | None] = [
-            shape if shape.index == index and shape.first == start else None
-            for index, (shape, start) in enumerate(zip(shapes, first, strict=True))
-        ]
+        self._made: list[GangShape | None] = [None] * len(rows)
 
     def __len__(self) -> int:
         return len(self._made)

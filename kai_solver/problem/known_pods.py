@@ -1,7 +1,7 @@
 """Which pods are there, came and left since the last cycle: gangs, and foreign pods all together."""
 
 from collections.abc import Container, Sequence
-from itertools import chain, repeat
+from itertools import chain, compress, repeat
 from operator import attrgetter
 
 from kai_solver.domain import Gang, Pod, is_moving
@@ -49,16 +49,11 @@ class KnownPods:
                 lodgers.origins = [index.get(pod.node, -1) for pod in lodgers.pods]
             self._index = index
         # A row holds its gang, so that no other object can have the same identity meanwhile.
-        now: dict[int, GangRow] = {}
-        come: list[GangRow] = []
-        for gang in gangs:
-            own = id(gang)
-            row = before.get(own) or now.get(own)
-            if row is None:
-                row = gang_row(gang, kinds, index)
-                come.append(row)
-            now[own] = row
-        gone = [row for key, row in before.items() if key not in now]
+        present = {id(gang): gang for gang in gangs}
+        come = [gang_row(gang, kinds, index) for own, gang in present.items() if own not in before]
+        gone = [row for own, row in before.items() if own not in present]
+        new = {id(row.source): row for row in come}
+        now = {own: before.get(own) or new[own] for own in present}
         self._rows = now
         self._moving = {own for own in self._moving if own in now}
         for row in come:
@@ -87,8 +82,8 @@ class KnownPods:
     def held_devices(self) -> dict[int, tuple[int, ...]]:
         """Devices held, by index of the pod."""
         rows = (*self.rows, self.foreign)
-        every = chain.from_iterable([row.held_devices or repeat((), len(row.kinds)) for row in rows])
-        return {pod: devices for pod, devices in enumerate(every) if devices}
+        every = [*chain.from_iterable([row.held_devices or repeat((), len(row.kinds)) for row in rows])]
+        return dict(zip(compress(range(len(every)), every), filter(None, every), strict=True))
 
     def _count(self, rows: Sequence[GangRow], sign: int) -> None:
         pod_counts = self.pod_counts

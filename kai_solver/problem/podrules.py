@@ -1,6 +1,7 @@
 """Of which pods do rules and wishes between pods speak? Only those relate to other pods, and the rest are plain."""
 
 from collections.abc import Iterable, Sequence
+from collections.abc import Set as AbstractSet
 
 from kai_solver.domain import Pod
 from kai_solver.predicates import PodSelector, SelectorIndex, selectors_of, wished_selectors_of
@@ -9,6 +10,10 @@ NAMESPACE = "\0namespace"
 """Key under which a pod's namespace stands among its labels."""
 
 Labels = tuple[tuple[str, str], ...]
+
+Concerned = tuple[range, Pod]
+"""Numbers of pods that no rule between pods tells apart, and one of them; some such rule may be about them, or theirs.
+"""
 
 _SPOKEN_OF: Labels = ((NAMESPACE, ""),)
 """Of pods that rules are about which look at no labels."""
@@ -46,6 +51,10 @@ class PodRules:
         """Whether some rule is about pods with certain labels; others are about what a pod holds of its node."""
         return bool(self._rules)
 
+    def may_be_about(self, labels: AbstractSet[tuple[str, str]]) -> bool:
+        """Whether some rule or wish could be about a pod with no other labels than these."""
+        return self._rules.may_match(labels) or self._wishes.may_match(labels)
+
     def labels_of(self, pod: Pod) -> Labels:
         """Namespace and those labels of ``pod`` that some rule looks at; empty where no rule is about it."""
         if not pod.constraints.binds_pods and not self._rules.speaks_of(pod):
@@ -55,8 +64,8 @@ class PodRules:
         labels = sorted((key, value) for key, value in pod.labels.items() if key in self._keys)
         return (*labels, (NAMESPACE, pod.namespace))
 
-    def wished(self, pods: Sequence[Pod], pod_gang: Sequence[int]) -> tuple[set[int], set[int]]:
-        """Indices of ``pods``, all of the snapshot, that carry a wish about others, or that such a wish is about.
+    def wished(self, concerned: Iterable[Concerned], pod_gang: Sequence[int]) -> tuple[set[int], set[int]]:
+        """Numbers of pods that carry a wish about others, or that such a wish is about: none but the ``concerned``.
 
         And those of them of which some such wish is not about pods of one gang alone. A pod that prefers to be beside
         pods like it, of which there is no other, is in neither.
@@ -67,15 +76,15 @@ class PodRules:
             return found, outward
         matched: dict[PodSelector, list[int]] = {}
         bearers: dict[PodSelector, list[int]] = {}
-        for number, pod in enumerate(pods):
+        for alike, pod in concerned:
             for selector in self._wishes.matching(pod):
-                matched.setdefault(selector, []).append(number)
+                matched.setdefault(selector, []).extend(alike)
             if pod.constraints.preferred_spread:  # Prefers nodes with the key of its domains even where it is alone.
-                found.add(number)
-                outward.add(number)
+                found.update(alike)
+                outward.update(alike)
             if pod.constraints.preferred_pods or pod.constraints.preferred_spread:
                 for selector in wished_selectors_of(pod.constraints, pod.namespace):
-                    bearers.setdefault(selector, []).append(number)
+                    bearers.setdefault(selector, []).extend(alike)
         for selector, numbers in matched.items():
             if len(numbers) > 1 or numbers != bearers[selector]:
                 found.update(numbers, bearers[selector])

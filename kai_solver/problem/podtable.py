@@ -2,6 +2,7 @@
 
 from collections.abc import Hashable, Iterator, Sequence
 from itertools import chain
+from operator import attrgetter
 from typing import NamedTuple
 
 import numpy as np
@@ -15,8 +16,8 @@ from kai_solver.problem.gangs import GangShape, renumbered, shape_gang
 from kai_solver.problem.kinds import Kinds
 from kai_solver.problem.known_pods import KnownPods
 from kai_solver.problem.node_table import NodeTable
-from kai_solver.problem.podrules import PodRules
-from kai_solver.problem.rows import GangRow
+from kai_solver.problem.podrules import Concerned, PodRules
+from kai_solver.problem.rows import GangRow, Lodgers
 from kai_solver.problem.rules import surveyed
 from kai_solver.problem.shapes import ShapeTable, Style
 
@@ -41,6 +42,8 @@ class _QueueInfo(NamedTuple):
     trouble: str
     placement: Placement
 
+
+_SHAPE = attrgetter("shape")
 
 _Stretch = tuple[int, Placement]
 """Gangs one after the other whose pods share a placement: the pod after their last, and it."""
@@ -71,7 +74,7 @@ class PodTable:
         self.nodes: IntArray = np.array(self.pod_node, dtype=np.int64)
         self._met = dict.fromkeys(self.kinds)
         self._cost = {kind: charge(kinds.samples[kind], node_table.min_memory_mib) for kind in self._met}
-        rules = self._rules()
+        rules, concerned = self._rules(every)
         surveys = surveyed(node_table.nodes, snapshot.schema)
         self.shapes = ShapeTable(node_table.nodes, node_table.predicates, rules, surveys)
         self.outside: dict[str, tuple[Gang, str]] = {}
@@ -82,25 +85,36 @@ class PodTable:
         self.gangs, self.gang_columns, numbers = self._numbered(known_pods.rows)
         self.gang_of: IntArray = np.repeat(np.append(numbers, -1), self.sizes)
         self.pod_gang: list[int] = self.gang_of.tolist()
-        self.pod_shape = self._number_shapes(rules, snapshot.policy)
-        self.ruled = frozenset(self._ruled(rules))
-        wished, outward = rules.wished(self.pods, self.pod_gang)
+        self.pod_shape = self._number_shapes(rules, concerned, snapshot.policy)
+        self.ruled = self._ruled(rules, concerned)
+        wished, outward = rules.wished(concerned, self.pod_gang)
         self.related, self.outward = self.ruled.union(wished), self.ruled.union(outward)
         self.counted = self.related if rules.have_selectors else frozenset(wished)
         self.charges, self.least_charges = self._charged()
 
-    def _rules(self) -> PodRules:
+    def _rules(self, every: Sequence[Lodgers]) -> tuple[PodRules, list[Concerned]]:
+        """Rules and wishes between pods; and the pods that carry some, or that some could be about, in their order."""
         samples = self._kinds.samples
-        speaking = {kind for kind in self._met if samples[kind].constraints.speaks_of_pods}
-        if not speaking:
-            return PodRules(())
-        return PodRules(pod for pod, kind in zip(self.pods, self.kinds, strict=True) if kind in speaking)
+        if not any(samples[kind].constraints.speaks_of_pods for kind in self._met):
+            return PodRules(()), []
+        rules = PodRules(pod for lodgers in every if lodgers.company.speaks for _, pod in lodgers.company.alike)
+        concerned: list[Concerned] = []
+        start = 0
+        for lodgers in every:
+            company, first = lodgers.company, start
+            start += len(lodgers.kinds)
+            if company.speaks or rules.may_be_about(company.labels):
+                for count, pod in company.alike:
+                    concerned.append((range(first, first + count), pod))
+                    first += count
+        return rules, concerned
 
-    def _ruled(self, rules: PodRules) -> Iterator[int]:
+    def _ruled(self, rules: PodRules, concerned: Sequence[Concerned]) -> frozenset[int]:
         """Pods that carry a rule about other pods, or that such a rule is about."""
-        if rules:
-            is_ruled = [bool(shape.affinity_labels) for shape in self.shapes.shapes]
-            yield from (pod for pod, shape in enumerate(self.pod_shape) if is_ruled[shape])
+        if not rules:
+            return frozenset()
+        is_ruled = [bool(shape.affinity_labels) for shape in self.shapes.shapes]
+        return frozenset([pod for alike, _ in concerned for pod in alike if is_ruled[self.pod_shape[pod]]])
 
     # -- gangs ---------------------------------------------------------------------------------------------------
 
@@ -126,7 +140,7 @@ class PodTable:
         own = np.flatnonzero(takes_part)
         found, starts = facts.of(slots[own]), first[own]
         partaking = [rows[at] for at in own.tolist()] if len(own) < len(rows) else rows
-        shapes = [row.known_shape for row in partaking]
+        shapes: list[GangShape] = [*map(_SHAPE, partaking)]
         self._note_stretches(shapes if found["is_placed"].any() else (), starts, self.sizes[own])
         gangs = GangShapes(partaking, shapes, starts.tolist())
         return gangs, GangColumns(found, starts, gangs, self.nodes), numbers
@@ -181,13 +195,12 @@ class PodTable:
 
     # -- pods ----------------------------------------------------------------------------------------------------
 
-    def _number_shapes(self, rules: PodRules, policy: Policy) -> list[int]:
+    def _number_shapes(self, rules: PodRules, concerned: Sequence[Concerned], policy: Policy) -> list[int]:
         """Shape of every pod; numbers are given in the order in which shapes are met."""
         numbers: list[int] = []
         known: dict[Placement, dict[Hashable, int]] = {}
         start = 0
-        kinds: Sequence[Hashable] = self.kinds
-        keys = list(zip(kinds, map(rules.labels_of, self.pods), strict=True)) if rules else kinds
+        keys: Sequence[Hashable] = self._told_apart(rules, concerned) if rules else self.kinds
         for end, placement in self._stretches:
             found, own = known.setdefault(placement, {}), keys[start:end]
             new = [key for key in dict.fromkeys(own) if key not in found]
@@ -198,6 +211,15 @@ class PodTable:
             numbers += map(found.__getitem__, own)
             start = end
         return numbers
+
+    def _told_apart(self, rules: PodRules, concerned: Sequence[Concerned]) -> list[Hashable]:
+        """Kinds of all pods, with their labels where ``rules`` tell pods of one kind apart by these."""
+        found: list[Hashable] = [*self.kinds]
+        for alike, pod in concerned:
+            labels = rules.labels_of(pod)
+            for number in alike if labels else ():
+                found[number] = self.kinds[number], labels
+        return found
 
     def _charged(self) -> tuple[list[Charge], list[Charge]]:
         """What each pod costs where it runs, and at least; they differ for requests by GPU memory only."""

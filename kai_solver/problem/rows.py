@@ -1,9 +1,10 @@
 """What is known of one gang, or of the foreign pods, as long as they are the same objects."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from itertools import chain
 from operator import attrgetter, lt
-from typing import Final
+from typing import Final, NamedTuple
 
 from kai_solver.domain import Gang, Pod, PodStatus
 from kai_solver.errors import InternalError
@@ -25,6 +26,36 @@ NO_DEVICES: Final[HeldDevices] = []
 _PROMISED = attrgetter("nominated_node")
 
 
+class Company(NamedTuple):
+    """What rules and wishes between pods look at.
+
+    ``alike``: how many pods one after the other no such rule tells apart, and the first of them. ``labels``: those that
+    any of the pods has. ``speaks``: whether any pod carries such a rule or wish.
+    """
+
+    alike: Sequence[tuple[int, Pod]]
+    labels: frozenset[tuple[str, str]]
+    speaks: bool
+
+
+def _company(pods: Sequence[Pod]) -> Company:
+    firsts: list[tuple[int, Pod]] = []
+    before: Pod | None = None
+    for at, pod in enumerate(pods):
+        if (
+            before is None
+            or pod.constraints is not before.constraints
+            or pod.labels != before.labels
+            or pod.namespace != before.namespace
+        ):
+            firsts.append((at, pod))
+        before = pod
+    ends = [at for at, _ in firsts[1:]] + [len(pods)]
+    alike = [(end - at, pod) for (at, pod), end in zip(firsts, ends, strict=False)]  # There may be no pods.
+    labels = frozenset(chain.from_iterable([pod.labels.items() for _, pod in alike]))
+    return Company(alike, labels, any(pod.constraints.speaks_of_pods for _, pod in alike))
+
+
 @dataclass(slots=True, eq=False)
 class Lodgers:
     """Pods that are looked at together.
@@ -42,6 +73,14 @@ class Lodgers:
     kinds: list[int]
     origins: list[int]
     held_devices: HeldDevices
+    _company: Company | None = field(default=None, kw_only=True)
+
+    @property
+    def company(self) -> Company:
+        """What rules between pods look at, gathered when it is first asked for."""
+        if self._company is None:
+            self._company = _company(self.pods)
+        return self._company
 
 
 @dataclass(slots=True, eq=False)

@@ -15,7 +15,7 @@ from kai_solver.placement.placing import FEW_PODS, Placer
 from kai_solver.planstate.allocation_units import AllocationUnit, Part
 from kai_solver.reasons.domain_reasons import DomainReasons, known_level
 from kai_solver.reasons.looks import Looks
-from kai_solver.reasons.node_reasons import NodeReasons, beyond_largest, counted, not_met
+from kai_solver.reasons.node_reasons import NodeReasons, counted, not_met
 
 BoolArray = NDArray[np.bool_]
 
@@ -142,9 +142,8 @@ class _Walk:
 
     def _beyond(self, pod: int) -> str:
         """Why no node could ever take the pod, from its size alone."""
-        problem = self.state.problem
         name = self._name(pod)
-        text = beyond_largest(problem, problem.shapes.shapes[problem.pod_shape[pod]], name)
+        text = self.looks.beyond_largest(self.state.problem.pod_shape[pod], name)
         return not_met(name, "MaxNodePoolResources", text) if text else ""
 
     def _why(self, nodes: NodeReasons, allowed: BoolArray | None) -> str:

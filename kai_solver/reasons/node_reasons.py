@@ -19,6 +19,7 @@ from kai_solver.problem import Problem, Shape
 from kai_solver.problem.charges import charge
 from kai_solver.units import CPU, GPU, MEMORY, MILLI, PODS, humanized
 from kai_solver.units.go_text import CORES, GB
+from kai_solver.units.rows import row_sums
 from kai_solver.units.shares import WHOLE
 
 BoolArray = NDArray[np.bool_]
@@ -133,7 +134,7 @@ def _short(state: State, shape: Shape, index: int) -> dict[int, BoolArray]:
     short = {r: state.future[r] < amount for r, amount in enumerate(shape.request) if amount and r != GPU}
     if shape.gpu.devices:
         parts = state.problem.shapes.parts(index)
-        fitting = state.whole_later if shape.gpu.is_whole else (state.device_future >= parts[:, None]).sum(axis=1)
+        fitting = state.whole_later if shape.gpu.is_whole else row_sums(state.device_future >= parts[:, None])
         names = state.problem.snapshot.schema.names
         kinds = [short.pop(r) for r in list(short) if names[r] in state.problem.policy.gpu_resources]
         short[GPU] = np.logical_or.reduce([fitting < shape.gpu.devices, parts > WHOLE, *kinds], axis=0)

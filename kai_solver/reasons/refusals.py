@@ -175,9 +175,9 @@ class LargestNode:
     def refuses(self, unit: AllocationUnit) -> Refusal | None:
         """The refusal of ``unit``; None where every pod of it fits some node that is empty."""
         shapes = self._problem.pod_shape
-        position = next((i for i, pod in enumerate(unit.pods) if self._text(shapes[pod])), None)
-        if position is None:
+        if not any(map(self._text, {shapes[pod] for pod in unit.pods})):
             return None
+        position = next(i for i, pod in enumerate(unit.pods) if self._text(shapes[pod]))
         name = f"{{pod:{position}}}"
         text = self._text(shapes[unit.pods[position]]).replace("{pod}", name)
         line = f"Resources were not found for pod {name} due to: {text}"

@@ -39,6 +39,7 @@ def tell(outcome: Outcome, is_late: Callable[[], bool]) -> None:
     """
     placer, gang_units, looks = Placer(outcome.state), GangUnitsOf(outcome.state), Looks(outcome.state)
     known: dict[Signature, Refusal | None] = {}
+    said: dict[tuple[int, int], tuple[Refusal, Refusal]] = {}
     for gang, refusals in outcome.refusals.items():
         action, first = next(iter(refusals.items()))
         unit = gang_units[gang].next() if is_untold(first) else None
@@ -49,9 +50,17 @@ def tell(outcome: Outcome, is_late: Callable[[], bool]) -> None:
             known[kind] = _shortage(outcome, placer, unit, looks)
         told = known.get(kind)
         if told is not None:
-            proof = first.proof if first.proof.blocking else replace(first.proof, blocking=told.proof.blocking)
-            refusals[action] = with_words_of(replace(first, proof=proof), told)
+            key = id(first), id(told)  # Both are held on to, so that nothing else has their identity.
+            if key not in said:
+                said[key] = first, _told(first, told)
+            refusals[action] = said[key][1]
             outcome.asked[gang, action] = unit.pods
+
+
+def _told(first: Refusal, told: Refusal) -> Refusal:
+    """``first`` with the words of ``told``, and with its blockers if it names none."""
+    proof = first.proof if first.proof.blocking else replace(first.proof, blocking=told.proof.blocking)
+    return with_words_of(replace(first, proof=proof), told)
 
 
 def _shortage(outcome: Outcome, placer: Placer, unit: AllocationUnit, looks: Looks) -> Refusal | None:

@@ -484,8 +484,12 @@ class JointModelInput:
             is_open = is_open if tolerated is None else is_open & ~tolerated
         found = np.zeros(len(columns.node), dtype=np.bool_)
         runs = np.flatnonzero(columns.node >= 0)
-        for shape in np.unique(columns.shape[runs]).tolist():
-            same = runs[columns.shape[runs] == shape]
+        shapes, own = np.unique(columns.shape[runs], return_inverse=True)
+        rooms = np.array([problem.shapes.same_room(shape) for shape in shapes.tolist()], dtype=np.int64)[
+            own.reshape(-1)
+        ]
+        for shape in np.unique(rooms).tolist():
+            same = runs[rooms == shape]
             nodes = columns.node[same]
             found[same] = problem.shapes.mask(shape)[nodes] & is_open[nodes]
         found[list(self._exempt)] = False

@@ -89,9 +89,11 @@ class Question:
         """Whether a required level of a topology is over some of what is asked for."""
         return constraint_of(self.allocation_unit.root) is not None
 
-    def _elastic(self, pool: VictimPool) -> set[int]:
+    def _elastic(self, pool: VictimPool) -> list[int]:
         """Gangs of which some eligible unit is no core."""
-        return {pool.units[u].gang for u in self.eligible if not pool.units[u].is_core}
+        eligible = np.fromiter(self.eligible, dtype=np.int64, count=len(self.eligible))
+        found: list[int] = np.unique(pool.gang_of[eligible[~pool.table.is_core[eligible]]]).tolist()
+        return found
 
     def _is_uneven(self, pool: VictimPool, gang: int) -> bool:
         units = [pool.units[u] for u in pool.of_gang[gang]]

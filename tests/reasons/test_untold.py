@@ -57,6 +57,18 @@ def test_equal_gangs_are_looked_at_once(monkeypatch: pytest.MonkeyPatch) -> None
     assert len(looks) == 2
 
 
+def test_equal_gangs_that_were_refused_alike_share_what_is_told() -> None:
+    outcome = refused(a_gang("one", gpus=4), a_gang("other", gpus=4), a_gang("third", gpus=4), a_gang("small", gpus=3))
+    apart = replace(UNTOLD, proof=Proof("unknown", "budget"))
+    outcome.refuse(outcome.waiting[2], Action.ALLOCATE, apart)  # The small one: they are in order of name.
+    tell(outcome, lambda: False)
+    told = [outcome.refusals[gang][Action.ALLOCATE] for gang in outcome.waiting]
+    names = [outcome.state.problem.gangs[gang].gang.name for gang in outcome.waiting]
+    one, other, small, third = (told[names.index(name)] for name in ("one", "other", "small", "third"))
+    assert one is other
+    assert (one.proof.state, small.proof.state, third.proof.state) == ("unasked", "unknown", "unasked")
+
+
 def test_what_blocks_one_gang_is_not_said_of_another() -> None:
     outcome = refused(a_gang("one", gpus=4), a_gang("other", gpus=4))
     own, unasked = outcome.waiting

@@ -86,15 +86,15 @@ def host_ports_of(problem: Problem) -> HostPorts | None:
     """Host ports of all pods; None where no pod of a gang has any: those of others ask for no place."""
     every = {shape: spec.constraints.host_ports for shape, spec in enumerate(problem.shapes.shapes)}
     asked = {shape: ports for shape, ports in every.items() if ports}
-    of_gangs = {problem.pod_shape[pod] for pod, gang in enumerate(problem.pod_gang) if gang >= 0} if asked else set()
-    if of_gangs.isdisjoint(asked):
+    asking = np.flatnonzero(np.isin(problem.columns.shape, list(asked)))
+    if not (problem.columns.gang[asking] >= 0).any():
         return None
     table = PortTable(asked, _clashing(asked))
     now, later = PortCounts(table, len(problem.nodes)), PortCounts(table, len(problem.nodes))
     held: set[tuple[int, int]] = set()
-    for number, shape in enumerate(problem.pod_shape):
-        node, status = problem.pod_node[number], problem.pods[number].status
-        if shape in asked and node >= 0 and status.holds_resources:
+    for number in asking.tolist():
+        shape, node, status = problem.pod_shape[number], problem.pod_node[number], problem.pods[number].status
+        if node >= 0 and status.holds_resources:
             now.add(shape, node, 1)
             if status is not PodStatus.RELEASING:
                 later.add(shape, node, 1)

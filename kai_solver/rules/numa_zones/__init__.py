@@ -116,7 +116,7 @@ class NumaRule(Rule):
         zones = problem.shapes.surveys.get(NAME)
         if not isinstance(zones, ZoneTable):
             return None
-        zones.occupy(problem.pods, problem.pod_node)
+        zones.occupy(problem.pods, problem.columns.node)
         return NumaFacts(zones)
 
 

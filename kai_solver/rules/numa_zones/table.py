@@ -93,11 +93,15 @@ class ZoneTable(Survey):
         """What of ``pod`` is aligned."""
         return alignment_of(pod, self.schema)
 
-    def occupy(self, pods: Sequence[Pod], pod_node: Sequence[int]) -> None:
-        """Take what pods hold off ``free``. Where a zone's free amounts were reported, theirs are off already."""
-        for index, pod in enumerate(pods):
-            row = int(self.row_of[pod_node[index]]) if pod_node[index] >= 0 else -1
-            if row < 0 or not pod.zones or not pod.status.holds_resources:
+    def occupy(self, pods: Sequence[Pod], pod_node: IntArray) -> None:
+        """Take what pods hold off ``free``. Where a zone's free amounts were reported, theirs are off already.
+
+        ``pod_node``: (P,) the node of each pod; -1: none.
+        """
+        rows = np.append(self.row_of, -1)[pod_node]  # The last one is for pods without a node.
+        for index in np.flatnonzero(rows >= 0).tolist():
+            pod, row = pods[index], int(rows[index])
+            if not pod.zones or not pod.status.holds_resources:
                 continue
             take = self._known(row, pod.zones)
             if not take:
