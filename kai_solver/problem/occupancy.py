@@ -76,8 +76,8 @@ class Occupancy:
                     changed.add(node)
         for lodgers in come:
             lodgers.held_devices = NO_DEVICES
-            for offset, (node, pod) in enumerate(zip(lodgers.origins, lodgers.pods, strict=True)):
-                if node >= 0 and pod.gpu.devices and pod.status.holds_resources:
+            for offset, node in enumerate(lodgers.origins):
+                if node >= 0 and (pod := lodgers.pods[offset]).gpu.devices and pod.status.holds_resources:
                     changed.add(node)
                     known = self._tenants[node].get(lodgers.key)
                     if known is None:
@@ -91,11 +91,11 @@ class Occupancy:
     def _weigh(self, lodgers: Sequence[Lodgers], sign: int) -> None:
         kinds, nodes, leaving = list[int](), list[int](), list[bool]()
         for each in lodgers:
-            for kind, node, pod in zip(each.kinds, each.origins, each.pods, strict=True):
-                if node >= 0 and pod.status.holds_resources:
-                    kinds.append(kind)
+            for offset, node in enumerate(each.origins):
+                if node >= 0 and (status := each.pods[offset].status).holds_resources:
+                    kinds.append(each.kinds[offset])
                     nodes.append(node)
-                    leaving.append(pod.status is PodStatus.RELEASING)
+                    leaving.append(status is PodStatus.RELEASING)
         if not nodes:
             return
         used, rows = np.unique(np.array(kinds, dtype=np.int64), return_inverse=True)
