@@ -45,7 +45,7 @@ def disrupt(context: Context, action: Action, candidates: Sequence[int]) -> list
     action served none for so long that it gives way to the next.
     """
     search = search_of(action, context.outcome, context.placer.fits, context.gang_units, candidates, context.is_over)
-    if not any(context.gang_units[gang].waits() for gang in candidates):
+    if not candidates:
         return None
     line = context.line(action, candidates)
     if line is not None:

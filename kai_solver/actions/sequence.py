@@ -111,7 +111,7 @@ class Actions:
         return self.outcome
 
     def _run(self) -> None:
-        candidates = self._ready()
+        candidates, is_served = self._ready(), False
         for number, action in enumerate(self.actions):
             if action is Action.STALE:
                 self._resume()
@@ -122,15 +122,22 @@ class Actions:
                 Allocate(self.context, self.admitter).run(candidates)
             elif action is Action.STALE:
                 evict_stale_gangs(self.context)
-            else:
-                self._disrupt(action, candidates)
+            elif not is_served:
+                # Where none waits none will: pods leave only where some gang asks.
+                is_served = not any(self.context.gang_units[gang].waits() for gang in candidates)
+                self._disrupt(action, [] if is_served else candidates)
         self._resume()
 
     def _ready(self) -> list[int]:
         """Gangs with pods that may be placed. Those that are not ready are refused in all actions."""
         ready: list[int] = []
-        every = range(len(self.problem.gangs)) if self.left_out else self.problem.gang_columns.waiting
-        for gang in map(self.problem.gangs.__getitem__, every):
+        columns = self.problem.gang_columns
+        is_ready = columns.is_ready.tolist()
+        for index in range(len(self.problem.gangs)) if self.left_out else columns.waiting:
+            if is_ready[index] and not self.left_out:
+                ready.append(index)
+                continue
+            gang = self.problem.gangs[index]
             refusal = not_ready(self.problem, gang, self.context.gang_units[gang.index]) if gang.waits else None
             if self.left_out and gang.gang.key in self.left_out:
                 refusal = LEFT_OUT

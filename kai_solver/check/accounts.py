@@ -1,13 +1,15 @@
 """What every queue holds before and after a plan, counted by the checker itself."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
 from kai_solver.check.columns import Counts, Kinds
 from kai_solver.check.parts import charged_on
-from kai_solver.check.scene import Change, Scene
+from kai_solver.check.scene import Scene
 from kai_solver.domain import Bind, Eviction, Gang, Move, Node, Pod, Queue, Snapshot
 from kai_solver.fairness import QueueTree as Queues
 from kai_solver.units import CPU, MEMORY, QUEUE_RESOURCES
@@ -133,42 +135,63 @@ def summed(prices: Mapping[str, Amount], entries: Entries) -> Amount:
     return cpu, memory, gpu
 
 
-@dataclass(frozen=True, slots=True)
+Sums = Mapping[tuple[str, bool, Amount], int]
+"""Pods by leaf, by whether they are preemptible, and by what is paid for each."""
+
+
 class Bills:
-    """What is paid for each pod that the plan touches, by its key.
+    """What is paid for each pod that the plan touches: the same for pods of one kind, unless they ask for GPU memory.
 
     Attributes
     ----------
-    come, gone
-        For pods that get a place, there; and for those that leave one, where they were.
-    asked
-        For pods that get a place, as on the smallest devices: rights are tested with it.
     bound
-        By gang: for all pods that are bound.
+        Of all pods that are bound.
     """
 
-    come: dict[str, Amount]
-    gone: dict[str, Amount]
-    asked: dict[str, Amount]
-    bound: dict[str, Amount]
+    def __init__(self, scene: Scene) -> None:
+        self._scene = scene
+        self._by_memory = bool(scene.kinds.flags(lambda gpu: gpu.memory_mib).any())
+        self._prices = [paid(pod, None) for pod in scene.kinds.pods]
+        self._arriving = self._at_targets()
+        self.bound: Sums = _summed_up(scene, scene.plan.binds, self._arriving[: len(scene.plan.binds)])
+
+    @cached_property
+    def come(self) -> dict[str, Amount]:
+        """By key of a pod that gets a place: what is paid for it there."""
+        return {arrival.pod.key: price for arrival, price in zip(self._scene.come, self._arriving, strict=True)}
+
+    @cached_property
+    def asked(self) -> dict[str, Amount]:
+        """The same as on the smallest devices: rights are tested with it."""
+        if not self._by_memory:
+            return self.come
+        smallest = smallest_devices(self._scene)
+        return {arrival.pod.key: paid(arrival.pod, smallest) for arrival in self._scene.come}
+
+    @cached_property
+    def gone(self) -> dict[str, Amount]:
+        """By key of a pod that leaves its place: what was paid for it there."""
+        scene, leaving = self._scene, np.flatnonzero(~self._scene.held.end)
+        pods = [scene.held.pods[place] for place in leaving.tolist()]
+        if self._by_memory:
+            return {pod.key: paid(pod, scene.nodes[pod.node]) for pod in pods}
+        kinds = scene.held.kinds[leaving].tolist()
+        return {pod.key: self._prices[kind] for pod, kind in zip(pods, kinds, strict=True)}
+
+    def _at_targets(self) -> list[Amount]:
+        """What is paid for each of ``Scene.come``."""
+        if self._by_memory:
+            return [paid(arrival.pod, arrival.node) for arrival in self._scene.come]
+        return [self._prices[kind] for kind in self._scene.got.kinds.tolist()]
+
+    def sums(self, entries: Entries, prices: Mapping[str, Amount]) -> Sums:
+        """Of the pods of ``entries``, for each of which ``prices`` says what is paid."""
+        return _summed_up(self._scene, entries, [prices[entry.pod] for entry in entries])
 
 
-def write_bills(scene: Scene) -> Bills:
-    """Pods of one kind pay the same, unless they ask for GPU memory."""
-    prices = [paid(pod, None) for pod in scene.kinds.pods]
-    by_memory = scene.kinds.flags(lambda gpu: gpu.memory_mib)
-    got, leaving = scene.got.kinds, np.flatnonzero(~scene.held.end)
-    come = {a.pod.key: prices[kind] for a, kind in zip(scene.come, got.tolist(), strict=True)}
-    lost = [scene.held.pods[place] for place in leaving.tolist()]
-    gone = {pod.key: prices[kind] for pod, kind in zip(lost, scene.held.kinds[leaving].tolist(), strict=True)}
-    asked = come
-    if by_memory.any():
-        smallest = smallest_devices(scene)
-        asked = {a.pod.key: paid(a.pod, smallest) for a in scene.come}
-        come = {a.pod.key: paid(a.pod, a.node) for a in scene.come}
-        gone = {pod.key: paid(pod, scene.nodes[pod.node]) for pod in lost}
-    bound = {key: summed(come, change.binds) for key, change in scene.changes.items() if change.binds}
-    return Bills(come, gone, asked, bound)
+def _summed_up(scene: Scene, entries: Entries, prices: Sequence[Amount]) -> Sums:
+    gangs = [scene.gangs[entry.gang] for entry in entries]
+    return Counter([(gang.queue, gang.preemptible, price) for gang, price in zip(gangs, prices, strict=True)])
 
 
 def ledger_before(scene: Scene, tree: QueueTree) -> Ledger:
@@ -188,28 +211,20 @@ def book(ledger: Ledger, counts: Counts, kinds: Kinds, node: Node | None = None)
         ledger.book(leaf, (cpu * count, memory * count, gpu * count), preemptible=preemptible)
 
 
-def book_changes(ledger: Ledger, amounts: Iterable[tuple[Gang, Amount]]) -> None:
-    """Book what gangs pay more or less."""
-    leaves: dict[tuple[str, bool], Amount] = {}
-    for gang, amount in amounts:
-        leaf = gang.queue, gang.preemptible
-        leaves[leaf] = plus(leaves.get(leaf, ZERO), amount)
-    for (queue, preemptible), amount in leaves.items():
-        ledger.book(queue, amount, preemptible=preemptible)
+def book_sums(ledger: Ledger, sums: Sums, sign: int = 1) -> None:
+    """Book what is paid for pods that come, or (``sign`` -1) that go."""
+    for (leaf, preemptible, (cpu, memory, gpu)), count in sums.items():
+        times = sign * count
+        ledger.book(leaf, (times * cpu, times * memory, times * gpu), preemptible=preemptible)
 
 
 def ledger_after(scene: Scene, before: Ledger, bills: Bills) -> Ledger:
     """Allocated when the plan is done: victims gone, nominated and moved pods in their places."""
-    ledger = before.copy()
-    book_changes(ledger, ((change.gang, _more(change, bills)) for change in scene.changes.values()))
+    ledger, plan = before.copy(), scene.plan
+    book_sums(ledger, bills.bound)
+    if plan.moves:
+        book_sums(ledger, bills.sums(plan.moves, bills.come))
+        book_sums(ledger, bills.sums(plan.moves, bills.gone), -1)
+    if plan.evictions:
+        book_sums(ledger, bills.sums(plan.evictions, bills.gone), -1)
     return ledger
-
-
-def _more(change: Change, bills: Bills) -> Amount:
-    """What the gang pays more than before."""
-    amount = bills.bound[change.gang.key] if change.binds else ZERO
-    if change.evictions:
-        amount = minus(amount, summed(bills.gone, change.evictions))
-    if change.moves:
-        amount = plus(minus(amount, summed(bills.gone, change.moves)), summed(bills.come, change.moves))
-    return amount

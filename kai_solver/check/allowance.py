@@ -5,8 +5,7 @@ Source: docs/kai-behaviour.md#limits, #quota.
 
 from collections.abc import Iterator, Mapping
 
-from kai_solver.check.accounts import RESOURCES, Amount, Bills, Ledger, QueueTree, book_changes
-from kai_solver.check.scene import Change, Scene
+from kai_solver.check.accounts import RESOURCES, Amount, Bills, Ledger, QueueTree, book_sums
 from kai_solver.check.violation import Violation
 from kai_solver.domain import Queue
 from kai_solver.units import QUEUE_RESOURCES, UNLIMITED, format_amount
@@ -20,23 +19,16 @@ def exceeds(cap: Amount, before: Amount, after: Amount, asked: Amount) -> list[i
     return [r for r in RESOURCES if cap[r] != UNLIMITED and after[r] > (cap[r] if asked[r] else max(cap[r], before[r]))]
 
 
-def judge_allowances(scene: Scene, tree: QueueTree, before: Ledger, after: Ledger, bills: Bills) -> Iterator[Violation]:
+def judge_allowances(tree: QueueTree, before: Ledger, after: Ledger, bills: Bills) -> Iterator[Violation]:
     """No queue on the way of a gang that gets pods holds more than its limit, or non-preemptible than its quota."""
-    gaining = [change for change in scene.changes.values() if change.binds]
-    asked = _asked(tree, gaining, bills)
-    for name in _queues(tree, {change.gang.queue for change in gaining}):
+    asked = Ledger(tree)
+    book_sums(asked, bills.bound)
+    for name in _queues(tree, {leaf for leaf, _, _ in bills.bound}):
         queue = tree.queues[name]
         yield from _say("limit", queue, queue.limit, before.allocated, after.allocated, asked.allocated)
-    for name in _queues(tree, {change.gang.queue for change in gaining if not change.gang.preemptible}):
+    for name in _queues(tree, {leaf for leaf, preemptible, _ in bills.bound if not preemptible}):
         queue = tree.queues[name]
         yield from _say("quota", queue, queue.quota, before.fixed, after.fixed, asked.fixed)
-
-
-def _asked(tree: QueueTree, gaining: list[Change], bills: Bills) -> Ledger:
-    """What the arriving pods pay."""
-    asked = Ledger(tree)
-    book_changes(asked, ((change.gang, bills.bound[change.gang.key]) for change in gaining))
-    return asked
 
 
 def _queues(tree: QueueTree, leaves: set[str]) -> list[str]:

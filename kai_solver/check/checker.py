@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 from functools import partial
 
-from kai_solver.check.accounts import QueueTree, grow_tree, ledger_after, ledger_before, write_bills
+from kai_solver.check.accounts import Bills, QueueTree, grow_tree, ledger_after, ledger_before
 from kai_solver.check.allowance import judge_allowances
 from kai_solver.check.budgets import judge_budgets
 from kai_solver.check.capacity import judge_capacity, weigh
@@ -56,7 +56,7 @@ def check_plan(snapshot: Snapshot, plan: Plan, *, actions: Sequence[Action] = AC
 def _judge(scene: Scene, tree: QueueTree, actions: Sequence[Action]) -> Iterator[Violation]:
     now, end = weigh(scene)
     before = ledger_before(scene, tree)
-    bills = write_bills(scene)
+    bills = Bills(scene)
     after = ledger_after(scene, before, bills)
     yield from judge_capacity(scene, now, end)
     yield from judge_devices(scene, now, end)
@@ -65,7 +65,7 @@ def _judge(scene: Scene, tree: QueueTree, actions: Sequence[Action]) -> Iterator
     yield from judge_claims(scene)
     yield from judge_placement(scene)
     yield from judge_gangs(scene)
-    yield from judge_allowances(scene, tree, before, after, bills)
+    yield from judge_allowances(tree, before, after, bills)
     yield from judge_topology(scene)
     yield from judge_spacing(scene, tree)
     yield from judge_tenants(scene)

@@ -20,10 +20,10 @@ def judge_order(scene: Scene, actions: Sequence[Action]) -> Iterator[Violation]:
                 yield Violation(
                     "order", key, f"gang {key}: admitted by {action.value}, which this model does not climb"
                 )
-    for key, change in scene.changes.items():
-        admitting = scene.actions.get(key, [])
-        missing = [bind.action for bind in change.binds if bind.action not in admitting]
-        for action in sorted(set(missing), key=lambda action: action.value) if missing else ():
+    admitted = scene.actions
+    missing = {(bind.gang, bind.action) for bind in scene.plan.binds if bind.action not in admitted.get(bind.gang, ())}
+    for key in scene.changes if missing else ():
+        for action in sorted((action for gang, action in missing if gang == key), key=lambda action: action.value):
             yield Violation("order", key, f"gang {key}: gets pods by {action.value}, but is not admitted by it")
 
 

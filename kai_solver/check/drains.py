@@ -9,7 +9,7 @@ from kai_solver.domain import Action, Move, Pod, PodSet, SubGroup
 
 def judge_drains(scene: Scene, actions: Sequence[Action]) -> Iterator[Violation]:
     """Moves for drains: where moves are allowed, of preemptible pods that would not end in time, and not too early."""
-    for change in scene.changes.values():
+    for change in scene.changes.values() if scene.plan.moves else ():
         drains = [move for move in change.moves if move.cause == "drain"]
         for move in drains:
             if (text := _fault(scene, change, move, drains, actions)) is not None:

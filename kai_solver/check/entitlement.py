@@ -66,8 +66,7 @@ class ReclaimReplay:
                 continue  # Judged by `order`.
             come = [bind for bind in change.binds if bind.action is action]
             groups = self._book.groups(key, action) if action in EVICTING else []
-            is_all = len(come) == len(change.binds)
-            amount = self._bills.bound[key] if is_all and come else summed(self._bills.come, come)
+            amount = summed(self._bills.come, come)
             if action is Action.RECLAIM and groups:
                 is_same = self._bills.asked is self._bills.come
                 need = amount if is_same else summed(self._bills.asked, come)

@@ -31,10 +31,19 @@ def judge_numa(scene: Scene) -> Iterator[Violation]:
     if not any(is_strict(node) for node in scene.concerned.values()):
         return
     faults = []
-    tenants = Tenants.of(scene)
+    tenants, verdicts = Tenants.of(scene), dict[tuple[object, ...], str]()
+    numbers: dict[NumaTopology | None, int] = {}
+    kind_of = {name: numbers.setdefault(scene.nodes[name].numa, len(numbers)) for name in tenants.arrivals}
     for entry in scene.arrivals():
-        node = scene.nodes[destination(entry)]
-        if is_strict(node) and (text := _fault(tenants, entry, node)):
+        node, pod = scene.nodes[destination(entry)], scene.pods[entry.pod]
+        if not is_strict(node):
+            continue
+        # A pod of one container does not mind where others are: what holds for it holds for all that are like it.
+        own = entry.pod if pod.containers else ""
+        like = own, pod.request, pod.gpu, pod.guaranteed, entry.zones, kind_of[node.name]
+        if like not in verdicts:
+            verdicts[like] = _fault(tenants, entry, node)
+        if text := verdicts[like]:
             faults.append(Violation("numa", entry.pod, f"pod {entry.pod}: node {node.name}: {text}"))
     yield from faults
     if faults:

@@ -16,14 +16,17 @@ def judge_ranks(scene: Scene) -> Iterator[Violation]:
     have rules between them an exchange of two might break one, and nothing is asked.
     """
     topologies = {topology.name: topology for topology in scene.snapshot.topologies}
-    ranked = [c for c in scene.changes.values() if any(rank_of(scene.pods[b.pod].labels) for b in c.binds)]
+    trees = {id(change.gang.root): change.gang.root for change in scene.changes.values()} if topologies else {}
+    named = {key: named_topology(tree, topologies) for key, tree in trees.items()}
+    along = {key: topologies[name] for key, name in named.items() if name is not None}
+    mine = [change for change in scene.changes.values() if id(change.gang.root) in along] if along else []
+    ranked = [c for c in mine if any(rank_of(scene.pods[b.pod].labels) for b in c.binds)]
     if not ranked or _speak_of_pods(scene):
         return
     atlas = Atlas(scene)
     for change in ranked:
-        topology = named_topology(change.gang.root, topologies)
-        for podset in change.gang.root.podsets() if topology is not None else ():
-            yield from _judge(scene, atlas, change, podset, topologies[topology or ""])
+        for podset in change.gang.root.podsets():
+            yield from _judge(scene, atlas, change, podset, along[id(change.gang.root)])
 
 
 def _speak_of_pods(scene: Scene) -> bool:

@@ -22,6 +22,9 @@ class Action(Enum):
     PREEMPT = "preempt"
     STALE = "stalegangeviction"
 
+    __hash__ = object.__hash__
+    """Each member is one object. Enum's own hash is a call in Python, and every refusal asks for it."""
+
 
 class Reason(Enum):
     """Why a gang stays pending. The values are published; add, never rename."""

@@ -1,7 +1,7 @@
 """An outcome of the search as a plan: binds, moves, evictions, and what stays pending, each with its reason."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from itertools import chain
 from typing import Any
@@ -54,9 +54,9 @@ class _GivenDevices:
     labels: Labels
     names: GpuNames
 
-    def devices(self, problem: Problem, pod: int) -> tuple[tuple[Device, ...], GpuLink | None]:
-        """Devices of a pod, and what their links are worth; None where they were not chosen by them."""
-        return self.names.get(pod) or (_devices(problem, pod, self.places[pod], self.labels), None)
+    def devices(self, problem: Problem, pod: int, place: Place) -> tuple[tuple[Device, ...], GpuLink | None]:
+        """Devices of a pod with that ``place``, and what their links are worth; None: not chosen by them."""
+        return self.names.get(pod) or (_devices(problem, pod, place, self.labels), None)
 
 
 def assemble(problem: Problem, outcome: Outcome, is_late: Callable[[], bool] = lambda: False) -> Plan:
@@ -103,20 +103,22 @@ def _given_devices(problem: Problem, outcome: Outcome) -> _GivenDevices:
 
 
 def _binds(problem: Problem, outcome: Outcome, given_devices: _GivenDevices) -> tuple[Bind, ...]:
-    pods, nodes, gangs = problem.pods, problem.nodes, problem.gangs
+    pods, nodes, gangs, places = problem.pods, problem.nodes, problem.gangs, given_devices.places
     binds: list[Bind] = []
     ranks: list[Sequence[int]] = []
     for admission in outcome.admissions:
         allocation_unit, action = admission.allocation_unit, admission.action
         gang = gangs[allocation_unit.gang].gang.key
         for number in allocation_unit.pods:
-            place = given_devices.places.get(number)
-            if place is not None:
-                pod, node = pods[number], nodes[place.node].name
-                devices, link = given_devices.devices(problem, number)
-                fields = _fields(problem, place)
-                binds.append(Bind(pod.key, gang, node, devices, not place.now, action, link=link, **fields))
-                ranks.append(_rank(problem, place))
+            place = places.get(number)
+            if place is None:
+                continue
+            devices, link = given_devices.devices(problem, number, place)
+            bind = Bind(pods[number].key, gang, nodes[place.node].name, devices, not place.now, action, link=link)
+            if place.grants:
+                bind = replace(bind, **_fields(problem, place))
+            binds.append(bind)
+            ranks.append(_rank(problem, place) if place.grants else ())
     return _in_order(binds, ranks) if any(ranks) else tuple(binds)
 
 
@@ -131,16 +133,12 @@ def _in_order(binds: list[Bind], ranks: Sequence[Sequence[int]]) -> tuple[Bind, 
 
 def _rank(problem: Problem, place: Place) -> Sequence[int]:
     """When a bind is carried out, by the first optional rule that says so; empty where it does not matter."""
-    if not place.grants:
-        return ()
     granting = (rule for rule in problem.rules if rule.kind in place.grants)
     return next(filter(None, (rule.bind_order(place.grants[rule.kind]) for rule in granting)), ())
 
 
 def _fields(problem: Problem, place: Place) -> dict[str, Any]:
     """Fields of a bind or move that show what optional rules grant."""
-    if not place.grants:
-        return {}
     granting = (rule for rule in problem.rules if rule.kind in place.grants)
     return {
         key: value for rule in granting for key, value in rule.plan_fields(place.node, place.grants[rule.kind]).items()
@@ -211,7 +209,7 @@ def _moves(
     for pod in given_devices.moved:
         why = outcome.moved_away.get(pod)
         place, cause = given_devices.places[pod], _Cause(Action.CONSOLIDATION) if why is not None else causes[pod]
-        devices, link = given_devices.devices(problem, pod)
+        devices, link = given_devices.devices(problem, pod, place)
         moves.append(
             Move(
                 problem.pods[pod].key,

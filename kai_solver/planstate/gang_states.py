@@ -58,4 +58,6 @@ def leaf_positions(problem: Problem) -> list[int]:
 
 def _at_first(shape: GangShape) -> GangState:
     leaves = shape.leaves
+    if len(leaves) == 1:  # As in most gangs.
+        return GangState([[*leaves[0].active]], [[*leaves[0].pending]])
     return GangState([[*leaf.active] for leaf in leaves], [[*leaf.pending] for leaf in leaves])

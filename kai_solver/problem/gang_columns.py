@@ -61,6 +61,9 @@ class GangColumns:
     ----------
     first
         (G,) the first of each gang's pods.
+    is_ready
+        (G,) gangs with pods that may be placed, enough for their minimum, with one leaf and no topology; others may be
+        ready, too.
     waiting, pending, stale, with_leaves
         Gangs that wait, that have pods which may be placed, that are stale, and that have not exactly one leaf.
     has_families
@@ -77,6 +80,8 @@ class GangColumns:
         self.preemptible: BoolArray = facts["preemptible"].copy()
         self.is_flat: BoolArray = facts["is_flat"].copy()
         self.is_bound: BoolArray = facts["is_bound"].copy()
+        asks_all = facts["is_flat"] & ~facts["is_bound"]
+        self.is_ready: BoolArray = asks_all & (facts["pending"] > 0) & (facts["pending"] + self.active >= self.minimum)
         self.created_s: FloatArray = facts["created_s"].copy()
         self.started_s: FloatArray = facts["started_s"].copy()
         self.first_active: IntArray = facts["first_active"].copy()

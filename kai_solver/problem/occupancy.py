@@ -77,7 +77,7 @@ class Occupancy:
         for lodgers in come:
             lodgers.held_devices = NO_DEVICES
             for offset, node in enumerate(lodgers.origins):
-                if node >= 0 and _holds_devices(lodgers.pods[offset]):
+                if node >= 0 and (pod := lodgers.pods[offset]).gpu.devices and pod.status.holds_resources:
                     changed.add(node)
                     known = self._tenants[node].get(lodgers.key)
                     if known is None:
@@ -112,35 +112,43 @@ class Occupancy:
         """Assign devices to the pods of ``nodes`` again."""
         if not nodes:
             return
-        width = self.device_free.shape[1]
-        self.device_free[nodes] = np.where(np.arange(width) < self._node_table.gpus[nodes][:, None], WHOLE, 0)
+        width, at = self.device_free.shape[1], np.array(nodes)
+        self.device_free[at] = np.where(np.arange(width) < self._node_table.gpus[at][:, None], WHOLE, 0)
         for table in (self.device_releasing, self.sharers, self.sharers_leaving, self.reserved, self.reserved_leaving):
-            table[nodes] = 0
-        self.devices_known[nodes] = True
+            table[at] = 0
+        self.devices_known[at] = True
         rows: dict[int, list[int]] = {}
         for index in nodes:
             if not self._tenants[index]:
                 continue
             there = [tenant for _, tenant in sorted(self._tenants[index].items())]
-            stated = [lodgers.pods[offset] for lodgers, offsets in there for offset in offsets]
-            gpus = self._node_table.nodes[index].gpus
-            told = known_devices(gpus, stated)
-            self.devices_known[index] = told is not None
-            seats = presumed_devices(gpus, stated) if told is None else told
-            pods = [_on(pod, devices) for pod, devices in zip(stated, seats, strict=True)]
-            found = _plainly(self._node_table.nodes[index], pods)
-            if found is None:
-                found = self._one_by_one(index, pods)
-                if _is_contradictory(stated, seats):
-                    self.device_free[index] = self.device_releasing[index] = 0
-            else:
-                free = found[1]
+            pods = [lodgers.pods[offset] for lodgers, offsets in there for offset in offsets]
+            held_devices, free = self._seated(index, pods)
+            if free is not None:
                 rows[index] = free if len(free) == width else free + [0] * (width - len(free))
-            _write(there, found[0])
+            _write(there, held_devices)
         if rows:
             self.device_free[list(rows)] = np.array(list(rows.values()), dtype=np.int64)
 
-    def _one_by_one(self, index: int, pods: list[Pod]) -> tuple[HeldDevices, list[int]]:
+    def _seated(self, index: int, stated: list[Pod]) -> tuple[HeldDevices, list[int] | None]:
+        """Seat the pods of a node; with the free parts by device, None where these are written already."""
+        node = self._node_table.nodes[index]
+        if _say_nothing(stated) and (in_a_row := _in_a_row(node, stated)) is not None:
+            self.devices_known[index] = False
+            return in_a_row
+        told = known_devices(node.gpus, stated)
+        self.devices_known[index] = told is not None
+        seats = presumed_devices(node.gpus, stated) if told is None else told
+        pods = [_on(pod, devices) for pod, devices in zip(stated, seats, strict=True)]
+        plain = _plainly(node, pods)
+        if plain is not None:
+            return plain
+        held_devices = self._one_by_one(index, pods)
+        if _is_contradictory(stated, seats):
+            self.device_free[index] = self.device_releasing[index] = 0
+        return held_devices, None
+
+    def _one_by_one(self, index: int, pods: list[Pod]) -> HeldDevices:
         """Seat pods of a node where some share devices, or where there are too few."""
         node = self._node_table.nodes[index]
         held_devices, free = assign_running(node, list(enumerate(pods)))
@@ -157,7 +165,7 @@ class Occupancy:
         shared = self.sharers[index] > 0
         self.reserved[index] = np.count_nonzero(shared)
         self.reserved_leaving[index] = np.count_nonzero(shared & (self.sharers[index] == self.sharers_leaving[index]))
-        return [held_devices.get(at, ()) for at in range(len(pods))], free
+        return [held_devices.get(at, ()) for at in range(len(pods))]
 
     # -- for a problem -------------------------------------------------------------------------------------------
 
@@ -192,10 +200,6 @@ def _add(table: IntArray, nodes: IntArray, amounts: IntArray) -> None:
     order = np.argsort(nodes, kind="stable")
     edges = np.flatnonzero(np.diff(nodes[order], prepend=-1))
     table[:, nodes[order[edges]]] += np.add.reduceat(amounts[order], edges).T
-
-
-def _holds_devices(pod: Pod) -> bool:
-    return pod.gpu.devices > 0 and pod.status.holds_resources
 
 
 def _on(pod: Pod, devices: tuple[int, ...]) -> Pod:
@@ -252,6 +256,14 @@ def _plainly(node: Node, pods: list[Pod]) -> tuple[HeldDevices, list[int]] | Non
         for d in own:
             free[d] = 0
     return held_devices, free
+
+
+def _say_nothing(pods: list[Pod]) -> bool:
+    """Whether all of the pods stay and have whole devices, and nothing says which: on most nodes it is so."""
+    for pod in pods:
+        if pod.devices or pod.wished or pod.gpu_groups or pod.status is PodStatus.RELEASING or not pod.gpu.is_whole:
+            return False
+    return True
 
 
 def _in_a_row(node: Node, pods: list[Pod]) -> tuple[HeldDevices, list[int]] | None:

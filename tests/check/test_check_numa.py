@@ -92,6 +92,29 @@ def test_one_pod(node: Node, pod: Pod, zones: tuple[ZoneShare, ...], holds: bool
     assert judged(node, [pod], bound(*zones)) == (set() if holds else {"numa"})
 
 
+@pytest.mark.parametrize(
+    ("other", "zones", "blamed"),
+    [
+        (a_node("restricted"), (share(0, 4), share(1, 1)), []),
+        (a_node("restricted"), (share(0, 4),), ["ns/q"]),
+        (a_node(), (share(0, 4), share(1, 1)), ["ns/q"]),
+    ],
+    ids=["all alike", "other zones", "another topology"],
+)
+def test_what_holds_for_a_pod_holds_for_those_like_it(
+    other: Node, zones: tuple[ZoneShare, ...], blamed: list[str]
+) -> None:
+    nodes = (a_node("restricted"), replace(other, name="m"))
+    gangs = tuple(a_gang(a_pod(name, cores=5)) for name in "pq")
+    snapshot = Snapshot(100.0, ResourceSchema(), nodes, (Queue("q", quota=FREE, limit=FREE),), gangs)
+    binds = (
+        Bind("ns/p", "ns/p", "n", zones=(share(0, 4), share(1, 1))),
+        Bind("ns/q", "ns/q", "m", zones=zones),
+    )
+    plan = Plan(binds=binds, admitted=tuple((bind.gang, Action.ALLOCATE) for bind in binds))
+    assert [violation.object for violation in check_plan(snapshot, plan)] == blamed
+
+
 def test_devices_are_aligned_for_every_pod() -> None:
     pod = replace(a_pod(cores=9, gpus=2), guaranteed=False)
     assert judged(a_node(), [pod], bound(share(0, gpus=2), gpus=2)) == set()

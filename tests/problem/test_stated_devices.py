@@ -81,6 +81,24 @@ def test_the_place_of_a_pod_that_leaves_is_given_once() -> None:
     assert (problem.device_free[0] + problem.device_releasing[0] <= 0).all()
 
 
+@pytest.mark.parametrize(
+    ("second", "held"),
+    [
+        (on("b", 1), [(0, 1), (2,)]),
+        (on("b", 1, 0), [(1, 2), (0,)]),
+        (on("b", 1, wished=(0,)), [(1, 2), (0,)]),
+        (on("b", HALF), [(0, 1), (2,)]),
+        (on("b", 1, status=PodStatus.RELEASING), [(0, 1), (2,)]),
+        (on("b", 4), [(0, 1), (0, 1, 2, 3)]),
+    ],
+    ids=["nothing is said", "one is known", "one was chosen", "one is shared", "one leaves", "there are too few"],
+)
+def test_devices_that_nothing_is_said_of_are_the_first_that_are_left(second: Gang, held: list[tuple[int, ...]]) -> None:
+    problem = build_problem(a_cluster([a_node("n", GPUS)], [on("a", 2), second]))
+    assert not problem.devices_known[0]
+    assert [problem.held_devices[pod] for pod in range(2)] == held
+
+
 @st.composite
 def crowds(draw: st.DrawFn) -> list[Gang]:
     """Pods of whole devices that fit a node by number, whatever is said of their devices."""
