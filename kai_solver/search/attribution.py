@@ -35,34 +35,38 @@ def attribute(outcome: Outcome, joint: Joint, decision: Decision, takers: Sequen
     return not shared.left and reclaims_hold(outcome)
 
 
-def share_victims(outcome: Outcome, evicted: Sequence[Mover], takers: Sequence[frozenset[int]]) -> Shared:
+def share_victims(outcome: Outcome, evicted: Sequence[Mover], evictors: "Evictors") -> Shared:
     """For which admissions ``evicted`` could leave, before any pod has a place."""
-    able = _Evictors(outcome, takers)
     by_gang: dict[int, list[Mover]] = {}
     for mover in evicted:
         by_gang.setdefault(mover.gang, []).append(mover)
-    groups = (
-        VictimGroup(tuple(m.unit for m in movers), frozenset.intersection(*map(able.of, movers)))
-        for movers in by_gang.values()
-    )
-    return share_out(outcome, groups)
+    return share_out(outcome, (VictimGroup(tuple(m.unit for m in own), evictors.of_all(own)) for own in by_gang.values()))
 
 
-class _Evictors:
+class Evictors:
     """Which admissions may evict a unit: those of one action that may take the same units are asked together."""
 
-    def __init__(self, outcome: Outcome, takers: Sequence[frozenset[int]]) -> None:
+    def __init__(self, admissions: Sequence[Admission], takers: Sequence[frozenset[int]]) -> None:
+        self.admissions = admissions
         self._kinds: dict[tuple[Action, int], tuple[frozenset[int], list[int]]] = {}
         self._holders: dict[int, list[tuple[Action, int]]] = {}
         self._found: dict[tuple[tuple[Action, int], ...], frozenset[int]] = {}
-        for number, (admission, takes) in enumerate(zip(outcome.admissions, takers, strict=True)):
+        self._of_unit: dict[int, frozenset[int]] = {}
+        for number, (admission, takes) in enumerate(zip(admissions, takers, strict=True)):
             if admission.action in EVICTING:
                 self._kinds.setdefault((admission.action, id(takes)), (takes, []))[1].append(number)
                 for unit in admission.units:
                     self._holders.setdefault(unit, []).append((admission.action, number))
 
-    def of(self, mover: Mover) -> frozenset[int]:
-        """Numbers of the admissions that may evict the mover."""
+    def of_all(self, movers: Sequence[Mover]) -> frozenset[int]:
+        """Numbers of the admissions that may evict all of ``movers``."""
+        for mover in movers:
+            if mover.unit not in self._of_unit:
+                self._of_unit[mover.unit] = self._of(mover)
+        found = [self._of_unit[mover.unit] for mover in movers]
+        return found[0] if len(found) == 1 else frozenset.intersection(*found)
+
+    def _of(self, mover: Mover) -> frozenset[int]:
         may = {Action.RECLAIM: mover.reclaimable, Action.PREEMPT: mover.preemptable}
         kinds = tuple(kind for kind, (takes, _) in self._kinds.items() if may[kind[0]] and mover.unit in takes)
         if kinds not in self._found:

@@ -31,11 +31,11 @@ from kai_solver.model.rows import Ints
 from kai_solver.model.spec import ModelSpec
 from kai_solver.model.stages import EVICTED, stages
 from kai_solver.model.variables import Variables
-from kai_solver.model.victim_model import Evictions, VictimModel, formulate_victim_model, pin, sparing, units_of
+from kai_solver.model.victim_model import Evictions, VictimModel, add_rows, formulate_victim_model, pin, sparing, units_of
 from kai_solver.planstate.outcome import Outcome
 from kai_solver.planstate.victims import VictimPool
 from kai_solver.search.apply import apply
-from kai_solver.search.attribution import attribute, share_victims
+from kai_solver.search.attribution import Evictors, attribute, share_victims
 from kai_solver.search.joint_input import JointModelInput
 from kai_solver.search.parameters import Presolve
 from kai_solver.search.rights import Rights
@@ -102,8 +102,11 @@ class VictimChoice:
     leaving_by: LeavingBy = nothing_leaves
     bounds: dict[str, int] = field(default_factory=dict)
     note: str = ""
+    _variables: Variables = field(init=False)
     _victim_model: VictimModel = field(init=False)
+    """Without rows until SCIP is asked."""
     _asked: list[StageObjective] = field(init=False)
+    _evictors: Evictors | None = field(init=False, default=None)
 
     @staticmethod
     def is_for(solver_client: SolverClient, estimate: int) -> bool:
@@ -113,9 +116,9 @@ class VictimChoice:
         return estimate >= SMALLEST and set(FAMILIES) <= set(families) and has_time
 
     def __post_init__(self) -> None:
-        variables = Variables(self.joint, ModelSpec())
-        objectives = [o for name in self.solver_client.model.disrupting for o in stages(name)(variables)]
-        self._victim_model = formulate_victim_model(variables, tuple(objectives))
+        self._variables = Variables(self.joint, ModelSpec())
+        objectives = [o for name in self.solver_client.model.disrupting for o in stages(name)(self._variables)]
+        self._victim_model = formulate_victim_model(self._variables, tuple(objectives))
         self._asked = [
             StageObjective(o.name, o.terms, o.constant, gap=GAP if o.name.startswith(EVICTED) else 0.0)
             for o in self._victim_model.objectives
@@ -184,7 +187,15 @@ class VictimChoice:
 
     def _shared(self, leaving: frozenset[int]) -> Shared:
         """Which admissions take ``leaving``."""
-        return share_victims(self.outcome, self._movers_of(leaving), self.rights.takers)
+        return share_victims(self.outcome, self._movers_of(leaving), self._able)
+
+    @property
+    def _able(self) -> Evictors:
+        """Which admissions may evict a unit, found once for the same admissions."""
+        known, admissions = self._evictors, self.outcome.admissions
+        if known is None or known.admissions != admissions:
+            known = self._evictors = Evictors(admissions, self.rights.takers)
+        return known
 
     def _with_takers(self, leaving: frozenset[int]) -> frozenset[int]:
         """Units like ``leaving`` that all have gangs that may take them, as far as they are found."""
@@ -195,9 +206,10 @@ class VictimChoice:
                 break
             rows += self._sparing(self._movers_of(leaving), _left(shared), shared.short)
             found = self.leaving_by(rows, budget.limit_s(TAKERS_PART * budget.left_s))
-            if not found:
-                break
-            leaving, shared = found, self._shared(found)
+            again = self._shared(found) if found else shared
+            if len(_left(again)) >= len(_left(shared)):
+                break  # More rows of this kind help no more, or the programme had no time to make its units whole.
+            leaving, shared = found, again
         return self._taken_of(leaving, shared)
 
     def _sparing(
@@ -253,8 +265,10 @@ class VictimChoice:
 
     def _choose(self, asked: Sequence[StageObjective], zeros: int) -> bool:
         """Choose victims by the stages ``asked``, of which the first ``zeros`` can be 0, and give all their places."""
-        model, whole = self._victim_model, self._victim_model.spec
-        model.spec = whole.copy()
+        model = self._victim_model
+        if not model.has_rows:
+            add_rows(self._variables, model)
+        whole, model.spec = model.spec, model.spec.copy()
         found = self._taken(asked, zeros, self.costs)
         model.spec = whole
         if found is None:
@@ -276,7 +290,7 @@ class VictimChoice:
             if [stage.value_of(values) for stage in asked] >= list(costs[: len(asked)]):
                 return None
             movers = model.evicted(values)
-            shared = share_victims(self.outcome, movers, self.rights.takers)
+            shared = share_victims(self.outcome, movers, self._able)
             if not shared.left:
                 return shared
             left = _left(shared)
