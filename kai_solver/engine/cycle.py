@@ -119,7 +119,7 @@ LATE_MOVES = 0.25
 """Part of the time left for questions in which gangs that chains left are consolidated for. On one of 71 random
 clusters of 100 to 300 nodes with rules between pods, only `greedy-only` had served one of them (2026-11-29)."""
 
-HURRIED = 0.45
+HURRIED = 0.25
 """Part of these seconds in which victims and places are mostly chosen, too. Chains have the least of the time then.
 With 0.6, three clusters of 2,000 loaded nodes had gaps above 100% at 2 s; with 0.45 at most 0.6% (2026-11-28)."""
 
@@ -582,8 +582,8 @@ class _Run:
 
     def _chains_take_long(self, outcome: Outcome) -> bool:
         """Whether prices that are asked for before chains are found by their end; else they wait for what chains do."""
-        is_exact = self.model.search.deterministic
-        return is_exact or self._chain_seconds(outcome, self._left_for_chains_s(outcome)) >= SHORT_CHAINS_S
+        seconds = self._chain_seconds(outcome, self._left_for_chains_s(outcome)) - PRICING_BUILDS * self._build_s
+        return self.model.search.deterministic or seconds >= SHORT_CHAINS_S
 
     def _left_for_chains_s(self, outcome: Outcome) -> float:
         """Seconds until the plan has to be made, or the least that chains have where the greedy came to its end."""

@@ -140,7 +140,7 @@ class VictimChoice:
         if not works or all(least.get(s.name) == cost for s, cost in zip(works, self.costs, strict=False)):
             return False
         zeros = next((number for number, stage in enumerate(works[:-1]) if least.get(stage.name, 0)), len(works) - 1)
-        improved = bool(leaving) and self._seated(self._with_takers(leaving))
+        improved = bool(leaving) and self._seated(*self._with_takers(leaving))
         if self._is_near(works, least):
             return improved
         improved |= self._choose(works, zeros)
@@ -155,26 +155,31 @@ class VictimChoice:
                 return cost <= (1 + GAP) * least.get(stage.name, 0)
         return True
 
-    def _seated(self, leaving: frozenset[int]) -> bool:
+    def _seated(self, leaving: frozenset[int], tight: Collection[int]) -> bool:
         """Let ``leaving`` leave, give all their places one after the other, and keep that if it costs less.
 
-        More may leave where places are missing. Where no gang may take these, theirs stay in the next try.
+        More may leave where places are missing, of ``tight`` queues only if there is no other way. Where no gang may
+        take these, theirs stay in the next try.
         """
         outcome, before = self.outcome, self.costs
         mark, admissions = outcome.state.mark(), outcome.admissions
-        movers, staying = self.joint.movers, set[int]()
+        movers = self.joint.movers
+        staying = {mover.unit for mover in movers if mover.queue in tight} - leaving
         search = SeatSearch(outcome, self.pool, movers, lambda: self.solver_client.is_out_of_time)
-        for _ in range(SEAT_TRIES):
+        for number in range(SEAT_TRIES):
             seats = search.seat(leaving, staying)
             if seats is None:
-                break
+                if number or not staying or self.solver_client.is_out_of_time:
+                    break
+                staying = set()
+                continue
             more: set[int] = set()
             if self.costs < before and self._may_move(seats.moved):
                 shared = self._shared(seats.leaving)
                 if self._is_allowed(seats, shared):
                     return True
-                tight = {mover.queue for mover in self._movers_of(_left(shared))}
-                more = {mover.unit for mover in movers if mover.queue in tight} - leaving - staying
+                short = {mover.queue for mover in self._movers_of(_left(shared))}
+                more = {mover.unit for mover in movers if mover.queue in short} - leaving - staying
             outcome.state.rollback(mark)
             outcome.replace_admissions(admissions)
             if not more:
@@ -197,10 +202,14 @@ class VictimChoice:
             known = self._evictors = Evictors(admissions, self.rights.takers)
         return known
 
-    def _with_takers(self, leaving: frozenset[int]) -> frozenset[int]:
-        """Units like ``leaving`` that all have gangs that may take them, as far as they are found."""
+    def _with_takers(self, leaving: frozenset[int]) -> tuple[frozenset[int], set[int]]:
+        """Units like ``leaving`` that all have gangs that may take them, as far as they are found.
+
+        Beside them the leaf queues of those that had none: with one more of theirs, others may be without again.
+        """
         rows: list[Row] = []
         budget, shared = self.solver_client.budget, self._shared(leaving)
+        tight = {mover.queue for mover in self._movers_of(_left(shared))}
         for _ in range(TAKER_ROUNDS):
             if not shared.left or not self._has_time_for(2):
                 break
@@ -210,7 +219,7 @@ class VictimChoice:
             if len(_left(again)) >= len(_left(shared)):
                 break  # More rows of this kind help no more, or the programme had no time to make its units whole.
             leaving, shared = found, again
-        return self._taken_of(leaving, shared)
+        return self._taken_of(leaving, shared), tight
 
     def _sparing(
         self, evicted: Sequence[Mover], left: Collection[int], short: Mapping[int, tuple[int, int]]
@@ -266,6 +275,8 @@ class VictimChoice:
     def _choose(self, asked: Sequence[StageObjective], zeros: int) -> bool:
         """Choose victims by the stages ``asked``, of which the first ``zeros`` can be 0, and give all their places."""
         model = self._victim_model
+        if not self._has_time_for_a_round:
+            return False
         if not model.has_rows:
             add_rows(self._variables, model)
         whole, model.spec = model.spec, model.spec.copy()
@@ -274,7 +285,7 @@ class VictimChoice:
         if found is None:
             return False
         leaving = frozenset(unit for admission in found.admissions for unit in admission.units)
-        return self._seated(self._with_takers(leaving)) or self._seat(
+        return self._seated(*self._with_takers(leaving)) or self._seat(
             {u: a.action for a in found.admissions for u in a.units}, found
         )
 
