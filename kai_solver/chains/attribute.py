@@ -175,7 +175,9 @@ class _Charge:
         """
         may_move = self.state.problem.policy.consolidating_reclaim
         if self.actions[number] in EVICTING and may_move and self._takes(number, unit):
-            is_judged = self.actions[number] is Action.RECLAIM and int(self.pool.queue_of[unit]) not in self._owed[number]
+            is_judged = (
+                self.actions[number] is Action.RECLAIM and int(self.pool.queue_of[unit]) not in self._owed[number]
+            )
             if not (is_sure and is_judged):
                 self._note(number, unit)
                 return True

@@ -40,7 +40,9 @@ def share_victims(outcome: Outcome, evicted: Sequence[Mover], evictors: "Evictor
     by_gang: dict[int, list[Mover]] = {}
     for mover in evicted:
         by_gang.setdefault(mover.gang, []).append(mover)
-    return share_out(outcome, (VictimGroup(tuple(m.unit for m in own), evictors.of_all(own)) for own in by_gang.values()))
+    return share_out(
+        outcome, (VictimGroup(tuple(m.unit for m in own), evictors.of_all(own)) for own in by_gang.values())
+    )
 
 
 class Evictors:
@@ -81,7 +83,11 @@ def _able(
     outcome: Outcome, decision: Decision, movers: Mapping[int, Mover], takers: Sequence[frozenset[int]]
 ) -> dict[int, list[int]]:
     evictors = Evictors(outcome.admissions, takers)
-    asked = ((decision.reclaimed, (Action.RECLAIM,)), (decision.preempted, (Action.PREEMPT,)), (decision.moved, EVICTING))
+    asked = (
+        (decision.reclaimed, (Action.RECLAIM,)),
+        (decision.preempted, (Action.PREEMPT,)),
+        (decision.moved, EVICTING),
+    )
     able = {unit: sorted(evictors.by(unit, actions)) for units, actions in asked for unit in units}
     by_moves = [n for n, a in enumerate(outcome.admissions) if a.action is Action.CONSOLIDATION]
     for unit in decision.moved:

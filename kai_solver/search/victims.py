@@ -31,7 +31,15 @@ from kai_solver.model.rows import Ints
 from kai_solver.model.spec import ModelSpec
 from kai_solver.model.stages import EVICTED, stages
 from kai_solver.model.variables import Variables
-from kai_solver.model.victim_model import Evictions, VictimModel, add_rows, formulate_victim_model, pin, sparing, units_of
+from kai_solver.model.victim_model import (
+    Evictions,
+    VictimModel,
+    add_rows,
+    formulate_victim_model,
+    pin,
+    sparing,
+    units_of,
+)
 from kai_solver.planstate.outcome import Outcome
 from kai_solver.planstate.victims import VictimPool
 from kai_solver.search.apply import apply

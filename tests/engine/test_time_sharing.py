@@ -136,6 +136,29 @@ def test_else_it_keeps_its_share(model: str, action_may: bool) -> None:
     assert not pace.is_fruitless()
 
 
+@pytest.mark.parametrize(("build_s", "before"), [(0.04, True), (0.06, False)])
+def test_prices_are_asked_for_before_chains_that_have_time_beside_them(build_s: float, *, before: bool) -> None:
+    """To write the programme down takes two builds of the problem, of which chains of 0.3 s keep 0.2 s or not."""
+    course = importlib.import_module("kai_solver.engine.cycle")
+    run = SimpleNamespace(
+        _chain_seconds=lambda *_: 0.3,
+        _left_for_chains_s=lambda _: 1.0,
+        _build_s=build_s,
+        model=load_model("default"),
+    )
+    assert course._Run._chains_take_long(run, None) is before
+
+
+@pytest.mark.parametrize(("left_s", "seconds"), [(2.0, 0.2), (4.0, 0.8), (100.0, 70.0)])
+def test_short_chains_leave_no_time_for_questions(left_s: float, seconds: float) -> None:
+    """Of what victims leave, 2 s or a tenth of the time at least, questions have most, but not of the first 0.2 s."""
+    course = importlib.import_module("kai_solver.engine.cycle")
+    run = SimpleNamespace(
+        _kept_for_victims=lambda _, left_s: min(2.0, 0.9 * left_s), _kept_for_questions=lambda _: 10.0
+    )
+    assert course._Run._chain_seconds(run, None, left_s) == pytest.approx(seconds)
+
+
 def of_many(count: int) -> Snapshot:
     """Gangs of an owed queue that each have to reclaim a node of their own, of one, two or three GPUs."""
     sizes = [1 + i % 3 for i in range(count)]
