@@ -57,13 +57,18 @@ def share_out(outcome: Outcome, groups: Iterable[VictimGroup]) -> Shared:
 
 
 @dataclass(frozen=True, slots=True)
-class _Candidate:
-    """A victim group, its leaf queue, what the queue loses (nothing if it moves), and the parts that rule 3 tests."""
+class _Candidates:
+    """Victim groups of one leaf queue that the same admissions may take: one takes them all, or none does.
 
-    group: VictimGroup
+    ``charge``: what the queue loses by them (nothing if they move). ``parts``: the sum of all parts that rule 3 tests,
+    ``lasts``: the last parts of each group.
+    """
+
+    groups: list[VictimGroup]
     queue: int
     charge: Charge
-    parts: tuple[Charge, ...]
+    parts: Charge
+    lasts: frozenset[Charge]
 
 
 _Level = tuple[int, int]
@@ -74,80 +79,91 @@ class _Sharing:
     """What every queue holds, and the groups not taken yet, as the admissions are gone through backwards."""
 
     def __init__(self, outcome: Outcome, pool: VictimPool, groups: Iterable[VictimGroup]) -> None:
-        self.problem = outcome.state.problem
+        self.problem, self.pool = outcome.state.problem, pool
         self.admissions = [replace(admission, units=()) for admission in outcome.admissions]
         self.replay = ReclaimReplay(outcome, pool)
         self.short: dict[int, tuple[int, int]] = {}
-        self.waiting = [self._candidate(pool, group) for group in groups]
+        alike: dict[tuple[int, frozenset[int]], list[VictimGroup]] = {}
+        for group in groups:
+            queue = self.problem.gangs[pool.units[group.units[0]].gang].queue
+            alike.setdefault((queue, group.able), []).append(group)
+        self.waiting = [(able, self._candidates(queue, own)) for (queue, able), own in alike.items()]
         for admission in self.admissions:
             self.replay.receive(admission)
-        self._charge(self.waiting, -1)
+        self._charge((candidates for _, candidates in self.waiting), -1)
 
     def run(self) -> Shared:
         """From the last admission to the first."""
         for number in range(len(self.admissions) - 1, -1, -1):
             admission = self.admissions[number]
             self.replay.receive(admission, -1)
-            mine = self._taken(admission, [c for c in self.waiting if number in c.group.able])
-            taken = {id(candidate) for candidate in mine}
-            self.waiting = [candidate for candidate in self.waiting if id(candidate) not in taken]
-            self.admissions[number] = replace(admission, units=tuple(u for c in mine for u in c.group.units))
-        return Shared(self.admissions, [candidate.group for candidate in self.waiting], self.short)
+            able = [candidates for may, candidates in self.waiting if number in may]
+            mine = self._taken(admission, able) if able else []
+            if mine:
+                taken = set(map(id, mine))
+                self.waiting = [one for one in self.waiting if id(one[1]) not in taken]
+                units = tuple(unit for candidates in mine for group in candidates.groups for unit in group.units)
+                self.admissions[number] = replace(admission, units=units)
+        left = [group for _, candidates in self.waiting for group in candidates.groups]
+        return Shared(self.admissions, left, self.short)
 
-    def _candidate(self, pool: VictimPool, group: VictimGroup) -> _Candidate:
-        units = [pool.units[u] for u in group.units]
-        is_tested = group.evicted or not self.problem.policy.consolidating_reclaim
-        parts = tuple(victim_parts(self.replay.state, units)) if is_tested else ()
-        charge = sum_of(unit.charge for unit in units) if group.evicted else (0, 0, 0)
-        return _Candidate(group, self.problem.gangs[units[0].gang].queue, charge, parts)
+    def _candidates(self, queue: int, groups: list[VictimGroup]) -> _Candidates:
+        charges: list[Charge] = []
+        parts: list[Charge] = []
+        lasts: set[Charge] = set()
+        for group in groups:
+            units = [self.pool.units[unit] for unit in group.units]
+            charges += [unit.charge for unit in units] if group.evicted else []
+            if group.evicted or not self.problem.policy.consolidating_reclaim:
+                tested = victim_parts(self.replay.state, units)
+                parts += tested
+                lasts.update(tested[-1:])
+        return _Candidates(groups, queue, sum_of(charges), sum_of(parts), frozenset(lasts))
 
-    def _charge(self, candidates: Iterable[_Candidate], sign: int) -> None:
+    def _charge(self, candidates: Iterable[_Candidates], sign: int) -> None:
         """Give their queues what they hold, or take it; once a queue, since its whole path changes."""
         of_queue: dict[int, list[Charge]] = {}
-        for candidate in candidates:
-            of_queue.setdefault(candidate.queue, []).append(candidate.charge)
+        for one in candidates:
+            of_queue.setdefault(one.queue, []).append(one.charge)
         for queue, charges in of_queue.items():
             self.replay.add(queue, sum_of(charges), sign)
 
-    def _taken(self, admission: Admission, able: list[_Candidate]) -> list[_Candidate]:
+    def _taken(self, admission: Admission, able: list[_Candidates]) -> list[_Candidates]:
         """Those of ``able`` that the admission takes; they are back in their queues then."""
         gang, charge = self.problem.gangs[admission.allocation_unit.gang], self.replay.asked_by(admission)
-        if able and admission.action is Action.RECLAIM:
+        if admission.action is Action.RECLAIM:
             right = self.problem.reclaim_right(self.replay.allocated, gang.queue, charge)
             if right.refusal(self.replay.fixed, preemptible=gang.gang.preemptible) is not None:
                 return []
         self._charge(able, +1)
         return able if admission.action is not Action.RECLAIM else self._reclaimed(gang.queue, charge, able)
 
-    def _reclaimed(self, leaf: int, charge: Charge, able: list[_Candidate]) -> list[_Candidate]:
-        levels: dict[_Level, list[_Candidate]] = {}
-        for candidate in able:
-            levels.setdefault(levelled(self.problem.queues, leaf, candidate.queue), []).append(candidate)
+    def _reclaimed(self, leaf: int, charge: Charge, able: list[_Candidates]) -> list[_Candidates]:
+        levels: dict[_Level, list[_Candidates]] = {}
+        for candidates in able:
+            levels.setdefault(levelled(self.problem.queues, leaf, candidates.queue), []).append(candidates)
         while refused := [level for level in levels if not self._may_lose(level, levels, leaf, charge)]:
-            self._charge((candidate for level in refused for candidate in levels.pop(level)), -1)
-        return [candidate for candidates in levels.values() for candidate in candidates]
+            self._charge((candidates for level in refused for candidates in levels.pop(level)), -1)
+        return [candidates for own in levels.values() for candidates in own]
 
-    def _may_lose(self, level: _Level, levels: Mapping[_Level, list[_Candidate]], leaf: int, charge: Charge) -> bool:
-        problem, candidates, (mine, theirs) = self.problem, levels[level], level
+    def _may_lose(self, level: _Level, levels: Mapping[_Level, list[_Candidates]], leaf: int, charge: Charge) -> bool:
+        problem, own, (mine, theirs) = self.problem, levels[level], level
         tree, held = problem.queues, self.replay.allocated
-        queue = candidates[0].queue
+        queue = own[0].queue
         right = problem.reclaim_right(held, leaf, charge)
         kept = right.kept(queue)
         if not right.may_look_at(queue):
             return self._refuse(theirs, kept, held[theirs])
-        parts = [part for candidate in candidates for part in candidate.parts]
-        rest = _less(held[theirs], sum_of(parts))
-        lasts = sorted((candidate.parts[-1] for candidate in candidates if candidate.parts), key=_by_gpu)
+        rest = _less(held[theirs], sum_of(candidates.parts for candidates in own))
+        lasts = sorted(frozenset[Charge]().union(*(candidates.lasts for candidates in own)), key=_by_gpu)
         if not lasts:
             return True
         if not any(exceeds(_less(rest, last, -1), kept) for last in lasts):
             return self._refuse(theirs, kept, _less(rest, lasts[-1], -1))
-        taken = [
-            (candidate.queue, part) for all_of in levels.values() for candidate in all_of for part in candidate.parts
-        ]
-        involved = [r for r in range(3) if charge[r] or any(part[r] for _, part in taken)]
-        own = sum_of(part for leaf_v, part in taken if mine in tree.path[leaf_v])
-        ours = _less(_less(held[mine], own), charge, -1)
+        taken = [candidates for all_of in levels.values() for candidates in all_of]
+        involved = [r for r in range(3) if charge[r] or any(candidates.parts[r] for candidates in taken)]
+        here = sum_of(candidates.parts for candidates in taken if mine in tree.path[candidates.queue])
+        ours = _less(_less(held[mine], here), charge, -1)
         shares = (problem.share[mine], problem.share[theirs])
         bound = saturation_bound(ours, *shares, involved, problem.policy.saturation_multiplier)
         return bound.holds(rest) or self._refuse_saturation(level, ours, rest)

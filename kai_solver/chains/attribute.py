@@ -92,8 +92,13 @@ class _Charge:
         by_gang: dict[int, list[int]] = {}
         for unit in evicted:
             by_gang.setdefault(self.pool.units[unit].gang, []).append(unit)
+        alike: dict[int, list[int]] = {}
+        for number in range(len(self.admitted)):
+            if self.actions[number] in EVICTING:
+                alike.setdefault(id(self.takers[number]), []).append(number)
         for units in by_gang.values():
-            able = [n for n in range(len(self.admitted)) if all(self._may_evict(n, unit) for unit in units)]
+            able = {n for unit in units for n in self._before.get(unit, ()) if self._may_evict_all(n, units)}
+            able.update(*(numbers for numbers in alike.values() if self.takers[numbers[0]].issuperset(units)))
             yield VictimGroup(tuple(units), frozenset(able))
         for unit in moved:
             able = [n for n, own in enumerate(self.units) if unit in own]
@@ -136,6 +141,9 @@ class _Charge:
         queue, owed = int(self.pool.queue_of[unit]), self._owed[number]
         owed[queue] = owed.get(queue, 0) + sign * self.pool.units[unit].charge[GPU]
 
+    def _may_evict_all(self, number: int, units: Iterable[int]) -> bool:
+        return all(self._may_evict(number, unit) for unit in units)
+
     def _may_evict(self, number: int, unit: int) -> bool:
         return self.actions[number] in EVICTING and self._takes(number, unit)
 
@@ -145,25 +153,34 @@ class _Charge:
     # -- moves -------------------------------------------------------------------------------------------------------
 
     def move(self, unit: int) -> bool:
-        """Find for which admission ``unit`` moves."""
+        """Find for which admission ``unit`` moves: first where its queue is sure to allow it."""
         count = len(self.admitted)
-        # Round about, so that no admission gets all that moves far from any.
-        around = ((self._next + offset) % count for offset in range(count))
-        for number in (*self._before.get(unit, ()), *self._near(unit)):
-            if self._move_for(number, unit):
-                return True
-        for number in around:
-            if self._move_for(number, unit):
-                self._next = (number + 1) % count
-                return True
+        near = (*self._before.get(unit, ()), *self._near(unit))
+        for is_sure in (True, False):
+            for number in near:
+                if self._move_for(number, unit, is_sure=is_sure):
+                    return True
+            # Round about, so that no admission gets all that moves far from any.
+            for number in ((self._next + offset) % count for offset in range(count)):
+                if self._move_for(number, unit, is_sure=is_sure):
+                    self._next = (number + 1) % count
+                    return True
         return False
 
-    def _move_for(self, number: int, unit: int) -> bool:
-        """Let ``unit`` move for an admission that may evict it, or by consolidation; False where it may not."""
+    def _move_for(self, number: int, unit: int, *, is_sure: bool) -> bool:
+        """Let ``unit`` move for an admission that may evict it, or by consolidation; False where it may not.
+
+        ``is_sure``: not for a reclaim that took nothing from the unit's queue before. It is judged by what the queue
+        holds at its turn, even where the unit only moves.
+        """
         may_move = self.state.problem.policy.consolidating_reclaim
         if self.actions[number] in EVICTING and may_move and self._takes(number, unit):
-            self._note(number, unit)
-            return True
+            is_judged = (
+                self.actions[number] is Action.RECLAIM and int(self.pool.queue_of[unit]) not in self._owed[number]
+            )
+            if not (is_sure and is_judged):
+                self._note(number, unit)
+                return True
         if not self._may_consolidate(number, unit):
             return False
         self.actions[number] = Action.CONSOLIDATION

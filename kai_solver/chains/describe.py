@@ -122,9 +122,9 @@ class _Sayable:
         problem = self.problem
         tied = np.zeros(len(problem.nodes), dtype=np.bool_)
         for rule in self.state.rules:
-            limited = [shape for shape in range(len(problem.shapes.shapes)) if rule.limits(shape)]
-            for node in range(len(problem.nodes)) if limited else ():
-                tied[node] |= any(rule.limits_at(shape, node) for shape in limited)
+            for shape in filter(rule.limits, range(len(problem.shapes.shapes))):
+                limited = rule.limited_nodes(shape)
+                tied |= True if limited is None else limited
         return tied
 
     def _is_plain(self, shape: int) -> bool:

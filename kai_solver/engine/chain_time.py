@@ -4,6 +4,7 @@ from kai_solver.domain import Action
 from kai_solver.engine.chains import CHAINS_SHARE, LEAST_CHAINS
 from kai_solver.engine.cycle_time import CycleTime
 from kai_solver.engine.known import Known
+from kai_solver.engine.prices import PRICING_BUILDS
 from kai_solver.planstate.outcome import Outcome
 
 SHORT_CHAINS_S = 0.2
@@ -16,9 +17,10 @@ CHOOSING_S, MOST_FOR_VICTIMS = 2e-4, 0.9
 part of the time that is left: on 1,000 and 2,000 loaded nodes that halves the work which chains leave; on openb, with
 180,000 variables, there is no time for it anyway (2026-11-23)."""
 
-HURRIED = 0.45
+HURRIED = 0.25
 """Part of these seconds in which victims and places are mostly chosen, too. Chains have the least of the time then.
-With 0.6, three clusters of 2,000 loaded nodes had gaps above 100% at 2 s; with 0.45 at most 0.6% (2026-11-28)."""
+With 0.6, three clusters of 2,000 loaded nodes had gaps above 100% at 2 s; with 0.45 at most 0.6% (2026-11-28). The
+choice has become faster since: 0.8 s with 14,000 variables, on real twins of 2,000 nodes (2026-11-30)."""
 
 ASKING_S, MOST_FOR_QUESTIONS = 3e-4, 0.6
 """Seconds a node that one question to CP-SAT takes, which chains leave for that, and the most part of their time: 0.3 s
@@ -34,7 +36,8 @@ class ChainTime:
 
     def are_long(self, outcome: Outcome) -> bool:
         """Whether prices that are asked for before chains are found by their end; else they wait for what chains do."""
-        return self._time.is_exact or self.search_s(outcome, self.left_s(outcome)) >= SHORT_CHAINS_S
+        beside_s = self.search_s(outcome, self.left_s(outcome)) - PRICING_BUILDS * self._time.build_s
+        return self._time.is_exact or beside_s >= SHORT_CHAINS_S
 
     def left_s(self, outcome: Outcome) -> float:
         """Seconds until the plan has to be made, or the least that chains have where the greedy came to its end."""
@@ -45,8 +48,9 @@ class ChainTime:
         """Seconds of ``left_s`` in which chains are searched."""
         kept_s = self._for_victims_s(outcome, left_s)
         seconds = min(CHAINS_SHARE * left_s, left_s - kept_s)
-        if kept_s:
-            seconds -= min(_for_questions_s(outcome), MOST_FOR_QUESTIONS * seconds)
+        if kept_s and seconds > SHORT_CHAINS_S:  # In less they admit gangs by moves, which comes before questions.
+            most = min(MOST_FOR_QUESTIONS * seconds, seconds - SHORT_CHAINS_S)
+            seconds -= min(_for_questions_s(outcome), most)
         return seconds
 
     def _for_victims_s(self, outcome: Outcome, left_s: float) -> float:

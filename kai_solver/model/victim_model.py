@@ -44,13 +44,14 @@ Kind = tuple[int, int, bytes]
 class VictimModel:
     """The model; ``gone`` by what may leave (a class, or a unit): how many of it leave; ``objectives`` in order.
 
-    ``path``: by queue, it and all above it.
+    ``path``: by queue, it and all above it. ``has_rows``: whether `add_rows` has been called.
     """
 
     spec: ModelSpec
     path: Sequence[Sequence[int]]
     gone: list[tuple[MoverClass | MoverUnit, Var]] = field(default_factory=list)
     objectives: tuple[Objective, ...] = ()
+    has_rows: bool = False
 
     def evicted(self, values: IntArray) -> list[Mover]:
         """Movers that leave; of identical ones, any."""
@@ -135,22 +136,30 @@ class _Demand:
 
 
 def formulate_victim_model(v: Variables, objectives: tuple[Objective, ...]) -> VictimModel:
-    """Build the model for the joint problem of ``v`` and those of its ``objectives`` that are about evictions."""
+    """Build the model for the joint problem of ``v`` and those of its ``objectives`` that are about evictions.
+
+    It has no rows until `add_rows`: to know what a plan costs, none is needed, and they are two thirds of the work.
+    """
     spec = ModelSpec()
     form = VictimModel(spec, v.joint.problem.queues.path)
+    for item in _items(v):
+        first, size = (item.first, item.size) if isinstance(item, MoverClass) else (item.mover, 1)
+        form.gone.append((item, spec.int_var(0, size if first.reclaimable or first.preemptable else 0)))
+    form.objectives = tuple(found for o in objectives if (found := _translated(form, o)) is not None)
+    return form
+
+
+def add_rows(v: Variables, form: VictimModel) -> None:
+    """Add the rows of the joint problem of ``v`` to its model."""
+    form.has_rows = True
     demand = _Demand()
-    for group in v.classes:
-        size = group.size
-        gone = spec.int_var(0, size if group.first.reclaimable or group.first.preemptable else 0)
-        form.gone.append((group, gone))
+    classes, units = form.gone[: len(v.classes)], form.gone[len(v.classes) :]
+    for group, (_, gone) in zip(v.classes, classes, strict=True):
         welcome = sum(len(m) for (node, _, _), m in group.members.items() if _is_welcome(v, group.shape, node))
-        if welcome == size:
-            demand.add(group.shape, 1, None, (1, gone), size)
-    for number, unit in enumerate(v.units):
-        m = unit.mover
-        gone = spec.int_var(0, int(m.reclaimable or m.preemptable))
-        form.gone.append((unit, gone))
-        for shape, pods, domain_of in _loads(v, len(v.joint.arrivals) + number, m):
+        if welcome == group.size:
+            demand.add(group.shape, 1, None, (1, gone), group.size)
+    for number, (unit, (_, gone)) in enumerate(zip(v.units, units, strict=True)):
+        for shape, pods, domain_of in _loads(v, len(v.joint.arrivals) + number, unit.mover):
             demand.add(shape, pods, domain_of, (1, gone))
     for owner, arrival in enumerate(v.joint.arrivals):
         for shape, pods, domain_of in _loads(v, owner, arrival) if not arrival.optional else ():
@@ -159,8 +168,6 @@ def formulate_victim_model(v: Variables, objectives: tuple[Objective, ...]) -> V
     _releases(v, form)
     _limits(v, form)
     _places(v, form, demand)
-    form.objectives = tuple(found for o in objectives if (found := _translated(form, o)) is not None)
-    return form
 
 
 def _is_welcome(v: Variables, shape: int, node: int) -> bool:

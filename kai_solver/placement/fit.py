@@ -95,7 +95,7 @@ class FitTable:
     def _refresh(self, shape: int, found: _Counts, nodes: list[int]) -> None:
         """Count again on ``nodes``."""
         is_one_by_one = len(nodes) <= _ONE_BY_ONE and self._is_counted_alone(shape)
-        if is_one_by_one and not any(rule.limits_at(shape, node) for rule in found.rules for node in nodes):
+        if is_one_by_one and not any(_is_limited(rule, shape, nodes) for rule in found.rules):
             fits = False
             for node in nodes:
                 now, later = self._count_at(shape, node, found.rules)
@@ -345,6 +345,12 @@ def _smallest(key: IntArray, count: int) -> IntArray:
         found[number] = left.argmin()
         left[found[number]] = _NEVER
     return found
+
+
+def _is_limited(rule: Ledger, shape: int, nodes: list[int]) -> bool:
+    """Whether ``rule``, which limits pods of ``shape``, may do so on some of ``nodes``."""
+    limited = rule.limited_nodes(shape)
+    return limited is None or bool(limited[nodes].any())
 
 
 def _shares(free: IntArray, parts: IntArray, devices: int, kept: BoolArray, slots: IntArray) -> IntArray:

@@ -127,9 +127,9 @@ class Ledger:
         """Whether ``limit`` may lower counts of pods of ``shape``; shapes with the same room have the same limit."""
         return False
 
-    def limits_at(self, shape: int, node: int, /) -> bool:
-        """The same of one node, for rules that limit pods of ``shape`` on some nodes only."""
-        return True
+    def limited_nodes(self, shape: int, /) -> BoolArray | None:
+        """(N,) nodes on which ``limit`` may lower counts of pods of ``shape``, where it limits them; None: on all."""
+        return None
 
     def limit(self, shape: int, nodes: IntArray, now: IntArray, later: IntArray, /) -> None:
         """Lower the counts of pods of ``shape`` that fit ``nodes`` (K,): at once, and later, (K,) each."""

@@ -35,61 +35,65 @@ def attribute(outcome: Outcome, joint: Joint, decision: Decision, takers: Sequen
     return not shared.left and reclaims_hold(outcome)
 
 
-def share_victims(outcome: Outcome, evicted: Sequence[Mover], takers: Sequence[frozenset[int]]) -> Shared:
+def share_victims(outcome: Outcome, evicted: Sequence[Mover], evictors: "Evictors") -> Shared:
     """For which admissions ``evicted`` could leave, before any pod has a place."""
-    able = _Evictors(outcome, takers)
     by_gang: dict[int, list[Mover]] = {}
     for mover in evicted:
         by_gang.setdefault(mover.gang, []).append(mover)
-    groups = (
-        VictimGroup(tuple(m.unit for m in movers), frozenset.intersection(*map(able.of, movers)))
-        for movers in by_gang.values()
+    return share_out(
+        outcome, (VictimGroup(tuple(m.unit for m in own), evictors.of_all(own)) for own in by_gang.values())
     )
-    return share_out(outcome, groups)
 
 
-class _Evictors:
+class Evictors:
     """Which admissions may evict a unit: those of one action that may take the same units are asked together."""
 
-    def __init__(self, outcome: Outcome, takers: Sequence[frozenset[int]]) -> None:
+    def __init__(self, admissions: Sequence[Admission], takers: Sequence[frozenset[int]]) -> None:
+        self.admissions = admissions
         self._kinds: dict[tuple[Action, int], tuple[frozenset[int], list[int]]] = {}
         self._holders: dict[int, list[tuple[Action, int]]] = {}
         self._found: dict[tuple[tuple[Action, int], ...], frozenset[int]] = {}
-        for number, (admission, takes) in enumerate(zip(outcome.admissions, takers, strict=True)):
+        self._of_unit: dict[int, frozenset[int]] = {}
+        for number, (admission, takes) in enumerate(zip(admissions, takers, strict=True)):
             if admission.action in EVICTING:
                 self._kinds.setdefault((admission.action, id(takes)), (takes, []))[1].append(number)
                 for unit in admission.units:
                     self._holders.setdefault(unit, []).append((admission.action, number))
 
-    def of(self, mover: Mover) -> frozenset[int]:
-        """Numbers of the admissions that may evict the mover."""
-        may = {Action.RECLAIM: mover.reclaimable, Action.PREEMPT: mover.preemptable}
-        kinds = tuple(kind for kind, (takes, _) in self._kinds.items() if may[kind[0]] and mover.unit in takes)
+    def of_all(self, movers: Sequence[Mover]) -> frozenset[int]:
+        """Numbers of the admissions that may evict all of ``movers``."""
+        for mover in movers:
+            if mover.unit not in self._of_unit:
+                may = ((Action.RECLAIM, mover.reclaimable), (Action.PREEMPT, mover.preemptable))
+                self._of_unit[mover.unit] = self.by(mover.unit, tuple(action for action, is_open in may if is_open))
+        found = [self._of_unit[mover.unit] for mover in movers]
+        return found[0] if len(found) == 1 else frozenset.intersection(*found)
+
+    def by(self, unit: int, actions: Sequence[Action]) -> frozenset[int]:
+        """Numbers of the admissions by one of ``actions`` that may evict the unit."""
+        kinds = tuple(kind for kind, (takes, _) in self._kinds.items() if unit in takes and kind[0] in actions)
         if kinds not in self._found:
             self._found[kinds] = frozenset(number for kind in kinds for number in self._kinds[kind][1])
         found = self._found[kinds]
-        more = {number for action, number in self._holders.get(mover.unit, ()) if may[action]} - found
+        more = {number for action, number in self._holders.get(unit, ()) if action in actions} - found
         return found | more if more else found
 
 
 def _able(
     outcome: Outcome, decision: Decision, movers: Mapping[int, Mover], takers: Sequence[frozenset[int]]
 ) -> dict[int, list[int]]:
-    action_of = dict.fromkeys(decision.reclaimed, Action.RECLAIM) | dict.fromkeys(decision.preempted, Action.PREEMPT)
-    numbered = list(enumerate(zip(outcome.admissions, takers, strict=True)))
-    return {
-        unit: [n for n, (a, takes) in numbered if _may_disturb(a, movers[unit], action_of.get(unit), takes)]
-        for unit in (*decision.reclaimed, *decision.preempted, *decision.moved)
-    }
-
-
-def _may_disturb(admission: Admission, mover: Mover, eviction: Action | None, takes: frozenset[int]) -> bool:
-    """May the unit be evicted (by ``eviction``) or moved (None) for the admission?"""
-    if admission.action is Action.ALLOCATE or eviction not in (None, admission.action):
-        return False
-    if admission.action is Action.CONSOLIDATION:
-        return mover.gang != admission.allocation_unit.gang
-    return mover.unit in takes or mover.unit in admission.units
+    evictors = Evictors(outcome.admissions, takers)
+    asked = (
+        (decision.reclaimed, (Action.RECLAIM,)),
+        (decision.preempted, (Action.PREEMPT,)),
+        (decision.moved, EVICTING),
+    )
+    able = {unit: sorted(evictors.by(unit, actions)) for units, actions in asked for unit in units}
+    by_moves = [n for n, a in enumerate(outcome.admissions) if a.action is Action.CONSOLIDATION]
+    for unit in decision.moved:
+        others = [n for n in by_moves if outcome.admissions[n].allocation_unit.gang != movers[unit].gang]
+        able[unit] = sorted([*able[unit], *others])
+    return able
 
 
 def _as_before(outcome: Outcome, decision: Decision, movers: Mapping[int, Mover], able: Able) -> list[Admission]:

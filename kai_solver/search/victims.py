@@ -31,11 +31,19 @@ from kai_solver.model.rows import Ints
 from kai_solver.model.spec import ModelSpec
 from kai_solver.model.stages import EVICTED, stages
 from kai_solver.model.variables import Variables
-from kai_solver.model.victim_model import Evictions, VictimModel, formulate_victim_model, pin, sparing, units_of
+from kai_solver.model.victim_model import (
+    Evictions,
+    VictimModel,
+    add_rows,
+    formulate_victim_model,
+    pin,
+    sparing,
+    units_of,
+)
 from kai_solver.planstate.outcome import Outcome
 from kai_solver.planstate.victims import VictimPool
 from kai_solver.search.apply import apply
-from kai_solver.search.attribution import attribute, share_victims
+from kai_solver.search.attribution import Evictors, attribute, share_victims
 from kai_solver.search.joint_input import JointModelInput
 from kai_solver.search.parameters import Presolve
 from kai_solver.search.rights import Rights
@@ -102,8 +110,11 @@ class VictimChoice:
     leaving_by: LeavingBy = nothing_leaves
     bounds: dict[str, int] = field(default_factory=dict)
     note: str = ""
+    _variables: Variables = field(init=False)
     _victim_model: VictimModel = field(init=False)
+    """Without rows until SCIP is asked."""
     _asked: list[StageObjective] = field(init=False)
+    _evictors: Evictors | None = field(init=False, default=None)
 
     @staticmethod
     def is_for(solver_client: SolverClient, estimate: int) -> bool:
@@ -113,9 +124,9 @@ class VictimChoice:
         return estimate >= SMALLEST and set(FAMILIES) <= set(families) and has_time
 
     def __post_init__(self) -> None:
-        variables = Variables(self.joint, ModelSpec())
-        objectives = [o for name in self.solver_client.model.disrupting for o in stages(name)(variables)]
-        self._victim_model = formulate_victim_model(variables, tuple(objectives))
+        self._variables = Variables(self.joint, ModelSpec())
+        objectives = [o for name in self.solver_client.model.disrupting for o in stages(name)(self._variables)]
+        self._victim_model = formulate_victim_model(self._variables, tuple(objectives))
         self._asked = [
             StageObjective(o.name, o.terms, o.constant, gap=GAP if o.name.startswith(EVICTED) else 0.0)
             for o in self._victim_model.objectives
@@ -137,7 +148,7 @@ class VictimChoice:
         if not works or all(least.get(s.name) == cost for s, cost in zip(works, self.costs, strict=False)):
             return False
         zeros = next((number for number, stage in enumerate(works[:-1]) if least.get(stage.name, 0)), len(works) - 1)
-        improved = bool(leaving) and self._seated(self._with_takers(leaving))
+        improved = bool(leaving) and self._seated(*self._with_takers(leaving))
         if self._is_near(works, least):
             return improved
         improved |= self._choose(works, zeros)
@@ -152,26 +163,31 @@ class VictimChoice:
                 return cost <= (1 + GAP) * least.get(stage.name, 0)
         return True
 
-    def _seated(self, leaving: frozenset[int]) -> bool:
+    def _seated(self, leaving: frozenset[int], tight: Collection[int]) -> bool:
         """Let ``leaving`` leave, give all their places one after the other, and keep that if it costs less.
 
-        More may leave where places are missing. Where no gang may take these, theirs stay in the next try.
+        More may leave where places are missing, of ``tight`` queues only if there is no other way. Where no gang may
+        take these, theirs stay in the next try.
         """
         outcome, before = self.outcome, self.costs
         mark, admissions = outcome.state.mark(), outcome.admissions
-        movers, staying = self.joint.movers, set[int]()
+        movers = self.joint.movers
+        staying = {mover.unit for mover in movers if mover.queue in tight} - leaving
         search = SeatSearch(outcome, self.pool, movers, lambda: self.solver_client.is_out_of_time)
-        for _ in range(SEAT_TRIES):
+        for number in range(SEAT_TRIES):
             seats = search.seat(leaving, staying)
             if seats is None:
-                break
+                if number or not staying or self.solver_client.is_out_of_time:
+                    break
+                staying = set()
+                continue
             more: set[int] = set()
             if self.costs < before and self._may_move(seats.moved):
                 shared = self._shared(seats.leaving)
                 if self._is_allowed(seats, shared):
                     return True
-                tight = {mover.queue for mover in self._movers_of(_left(shared))}
-                more = {mover.unit for mover in movers if mover.queue in tight} - leaving - staying
+                short = {mover.queue for mover in self._movers_of(_left(shared))}
+                more = {mover.unit for mover in movers if mover.queue in short} - leaving - staying
             outcome.state.rollback(mark)
             outcome.replace_admissions(admissions)
             if not more:
@@ -184,21 +200,34 @@ class VictimChoice:
 
     def _shared(self, leaving: frozenset[int]) -> Shared:
         """Which admissions take ``leaving``."""
-        return share_victims(self.outcome, self._movers_of(leaving), self.rights.takers)
+        return share_victims(self.outcome, self._movers_of(leaving), self._able)
 
-    def _with_takers(self, leaving: frozenset[int]) -> frozenset[int]:
-        """Units like ``leaving`` that all have gangs that may take them, as far as they are found."""
+    @property
+    def _able(self) -> Evictors:
+        """Which admissions may evict a unit, found once for the same admissions."""
+        known, admissions = self._evictors, self.outcome.admissions
+        if known is None or known.admissions != admissions:
+            known = self._evictors = Evictors(admissions, self.rights.takers)
+        return known
+
+    def _with_takers(self, leaving: frozenset[int]) -> tuple[frozenset[int], set[int]]:
+        """Units like ``leaving`` that all have gangs that may take them, as far as they are found.
+
+        Beside them the leaf queues of those that had none: with one more of theirs, others may be without again.
+        """
         rows: list[Row] = []
         budget, shared = self.solver_client.budget, self._shared(leaving)
+        tight = {mover.queue for mover in self._movers_of(_left(shared))}
         for _ in range(TAKER_ROUNDS):
             if not shared.left or not self._has_time_for(2):
                 break
             rows += self._sparing(self._movers_of(leaving), _left(shared), shared.short)
             found = self.leaving_by(rows, budget.limit_s(TAKERS_PART * budget.left_s))
-            if not found:
-                break
-            leaving, shared = found, self._shared(found)
-        return self._taken_of(leaving, shared)
+            again = self._shared(found) if found else shared
+            if len(_left(again)) >= len(_left(shared)):
+                break  # More rows of this kind help no more, or the programme had no time to make its units whole.
+            leaving, shared = found, again
+        return self._taken_of(leaving, shared), tight
 
     def _sparing(
         self, evicted: Sequence[Mover], left: Collection[int], short: Mapping[int, tuple[int, int]]
@@ -253,14 +282,18 @@ class VictimChoice:
 
     def _choose(self, asked: Sequence[StageObjective], zeros: int) -> bool:
         """Choose victims by the stages ``asked``, of which the first ``zeros`` can be 0, and give all their places."""
-        model, whole = self._victim_model, self._victim_model.spec
-        model.spec = whole.copy()
+        model = self._victim_model
+        if not self._has_time_for_a_round:
+            return False
+        if not model.has_rows:
+            add_rows(self._variables, model)
+        whole, model.spec = model.spec, model.spec.copy()
         found = self._taken(asked, zeros, self.costs)
         model.spec = whole
         if found is None:
             return False
         leaving = frozenset(unit for admission in found.admissions for unit in admission.units)
-        return self._seated(self._with_takers(leaving)) or self._seat(
+        return self._seated(*self._with_takers(leaving)) or self._seat(
             {u: a.action for a in found.admissions for u in a.units}, found
         )
 
@@ -276,7 +309,7 @@ class VictimChoice:
             if [stage.value_of(values) for stage in asked] >= list(costs[: len(asked)]):
                 return None
             movers = model.evicted(values)
-            shared = share_victims(self.outcome, movers, self.rights.takers)
+            shared = share_victims(self.outcome, movers, self._able)
             if not shared.left:
                 return shared
             left = _left(shared)

@@ -2,9 +2,11 @@
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 from kai_solver.chains.arrays import NONE, check_arrays
 from kai_solver.domain import Action, Constraints, GpuRequest, PodAffinityTerm, Requirement, Snapshot, flat_gang
+from kai_solver.problem.rules import Ledger
 from kai_solver.units import MILLI, PODS
 from tests.chains.test_effect import Case, halves, victims
 from tests.support.builders import RACK, a_cluster, a_gang, a_node, a_queue, labelled
@@ -56,6 +58,26 @@ def test_what_carries_a_rule_about_other_pods_stays() -> None:
     nodes = [a_node(f"n{i}", 4, labels={"host": f"n{i}"}) for i in range(2)]
     case = Case(a_cluster(nodes, [labelled(ruled, app="x"), a_gang("b", 2, on="n1"), a_gang("wide", 4)]))
     assert names(case) == {"b-0", "wide-0"}
+
+
+@pytest.mark.parametrize(("limited", "left"), [([False, True], {"a-0", "wide-0"}), (None, {"wide-0"})])
+def test_work_stays_on_nodes_where_an_optional_rule_limits_what_fits(
+    limited: list[bool] | None, left: set[str]
+) -> None:
+    class Limiting(Ledger):
+        def counts_alike(self, shape: int, /) -> bool:
+            return True
+
+        def limits(self, shape: int, /) -> bool:
+            return True
+
+        def limited_nodes(self, shape: int, /) -> NDArray[np.bool_] | None:
+            return None if limited is None else np.array(limited)
+
+    case = Case(halves())
+    case.state.rules = (*case.state.rules, Limiting())
+    assert names(case) == left
+    assert case.described().problem.allowed.any(axis=0).tolist() == [not tied for tied in limited or [True, True]]
 
 
 def test_parts_of_a_gang_that_ask_for_domains_of_their_own_stay() -> None:

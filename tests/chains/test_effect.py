@@ -162,6 +162,30 @@ def test_not_more_gangs_move_for_one_than_the_policy_allows() -> None:
     assert case.take_effect(both, per_gang=2).admitted == 1
 
 
+def test_no_reclaim_moves_work_of_a_queue_that_it_may_not_look_at_when_its_turn_comes() -> None:
+    """Queue b is within its quota once `first` has taken from it; `second` takes the node where `b1` runs."""
+    zones = {"n0": "a", "n1": "b", "n2": "c", "n3": "d"}
+    nodes = [a_node(name, gpus, labels={"zone": zones[name]}) for name, gpus in zip(zones, (2, 2, 1, 2), strict=True)]
+    only = {name: {"constraints": only_on("zone", zone)} for name, zone in zones.items()}
+    gangs = [
+        a_gang("b0", 2, on="n3", queue="b", each=only["n3"]),
+        a_gang("b1", 1, on="n0", queue="b"),
+        a_gang("c0", 1, on="n0", queue="c", each=only["n0"]),
+        a_gang("c1", 1, 1, on="n1", queue="c", each=only["n1"]),
+        a_gang("first", 2, queue="a", each=only["n3"], created_s=1.0),
+        a_gang("second", 1, queue="d", each=only["n0"], created_s=2.0),
+        a_gang("wide", 1, queue="w", each=only["n0"], created_s=3.0),
+    ]
+    quotas = {"a": 2.0, "b": 2.0, "c": 2.0, "d": 1.0, "w": 0.0}
+    queues = [a_queue(name, quota, weight=0.0, priority=100 + (name == "a")) for name, quota in quotas.items()]
+    case = Case(a_cluster(nodes, gangs, queues), (Action.ALLOCATE, Action.RECLAIM))
+    taken = {"first": (Action.RECLAIM, {"b0"}), "second": (Action.RECLAIM, {"c0"})}
+    assert case.admitted() == taken
+    assert case.take_effect({"b1-0": "n2", "wide-0": "n0"}).admitted == 1
+    assert case.admitted() == taken | {"wide": (Action.CONSOLIDATION, {"b1"})}
+    assert case.is_sound()
+
+
 def test_what_moved_by_a_chain_and_leaves_later_leaves_for_the_later_gang_alone() -> None:
     case = Case(halves(a_gang("late", 4, priority=60)), (Action.ALLOCATE,))
     assert case.take_effect({"a-0": "n1", "wide-0": "n0"}).admitted == 1

@@ -10,7 +10,8 @@ from kai_solver.actions import Actions
 from kai_solver.actions.context import Pace
 from kai_solver.check import Violation, check_plan
 from kai_solver.domain import Action, Plan, Snapshot
-from kai_solver.engine import cycle, first, plan_maker, run
+from kai_solver.engine import chain_time, cycle, first, plan_maker, run
+from kai_solver.engine.chain_time import ChainTime
 from kai_solver.engine.pace import IN_VAIN, PATIENCE
 from kai_solver.engine.pace import Pace as ActionPace
 from kai_solver.modelfiles import load_model
@@ -135,6 +136,28 @@ def test_else_it_keeps_its_share(model: str, action_may: bool) -> None:
     for _ in range(IN_VAIN):
         pace.attempted(served=False)
     assert not pace.is_fruitless()
+
+
+@pytest.mark.parametrize(("build_s", "before"), [(0.04, True), (0.06, False)])
+def test_prices_are_asked_for_before_chains_that_have_time_beside_them(
+    monkeypatch: pytest.MonkeyPatch, build_s: float, *, before: bool
+) -> None:
+    """To write the programme down takes two builds of the problem, of which chains of 0.3 s keep 0.2 s or not."""
+    monkeypatch.setattr(ChainTime, "left_s", lambda *_: 1.0)
+    monkeypatch.setattr(ChainTime, "search_s", lambda *_: 0.3)
+    time = SimpleNamespace(is_exact=False, build_s=build_s)
+    assert ChainTime(cast("Any", time), cast("Any", None)).are_long(cast("Any", None)) is before
+
+
+@pytest.mark.parametrize(("left_s", "seconds"), [(2.0, 0.2), (4.0, 0.8), (100.0, 70.0)])
+def test_short_chains_leave_no_time_for_questions(
+    monkeypatch: pytest.MonkeyPatch, left_s: float, seconds: float
+) -> None:
+    """Of what victims leave, 2 s or a tenth of the time at least, questions have most, but not of the first 0.2 s."""
+    monkeypatch.setattr(chain_time, "_for_questions_s", lambda _: 10.0)
+    known = SimpleNamespace(variables=lambda _: 2.0 / chain_time.CHOOSING_S)
+    chains = ChainTime(cast("Any", None), cast("Any", known))
+    assert chains.search_s(cast("Any", None), left_s) == pytest.approx(seconds)
 
 
 def of_many(count: int) -> Snapshot:

@@ -35,7 +35,7 @@ from kai_solver.model.flows import Flows
 from kai_solver.model.joint import Joint
 from kai_solver.model.spec import ModelSpec, SpecAnswer
 from kai_solver.model.stages import Objective
-from kai_solver.model.victim_model import LARGEST, VictimModel, coarse, formulate_victim_model, pin
+from kai_solver.model.victim_model import LARGEST, VictimModel, add_rows, coarse, formulate_victim_model, pin
 from kai_solver.modelfiles import load_model
 from kai_solver.planstate.allocation_units import AllocationUnit, AllocationUnits
 from kai_solver.planstate.outcome import Outcome
@@ -234,7 +234,9 @@ def least(child: SolverChild, spec: ModelSpec, objective: Objective) -> SpecAnsw
 
 
 def leavers_of(form: Formulation) -> VictimModel:
-    return formulate_victim_model(form.variables, form.objectives)
+    victim_model = formulate_victim_model(form.variables, form.objectives)
+    add_rows(form.variables, victim_model)
+    return victim_model
 
 
 @pytest.mark.slow

@@ -15,7 +15,7 @@ from kai_solver.actions.reclaim_replay import reclaims_hold
 from kai_solver.domain import FAMILIES, Action
 from kai_solver.instances_io import snapshot_from_native
 from kai_solver.model.build import formulate
-from kai_solver.model.victim_model import formulate_victim_model
+from kai_solver.model.victim_model import add_rows, formulate_victim_model
 from kai_solver.modelfiles import load_model
 from kai_solver.planstate.outcome import Outcome
 from kai_solver.problem import build_problem
@@ -142,6 +142,7 @@ def test_no_choice_of_victims_costs_less_than_the_bound(child: SolverChild, seed
         ["disruption"],
     )
     victim_model = formulate_victim_model(form.variables, form.objectives)
+    add_rows(form.variables, victim_model)
     bounds = []
     for spec, objective in ((victim_model.spec, victim_model.objectives[0]), (form.spec, form.objectives[0])):
         spec.minimize(objective.terms, objective.constant)

@@ -39,6 +39,7 @@ class ZoneLedger(Ledger):
         self._in_compartments: dict[tuple[Alignment, int], tuple[Sequence[int], IntArray] | None] = {}
         self._shape = problem.pod_shape
         self._node = problem.pod_node
+        self._zoned: BoolArray = table.row_of >= 0
 
     # -- nodes and counts --------------------------------------------------------------------------------------------
 
@@ -64,9 +65,9 @@ class ZoneLedger(Ledger):
             self._limits[shape] = self._alignments[shape] is not None and bool(admits.any())
         return self._limits[shape]
 
-    def limits_at(self, shape: int, node: int, /) -> bool:
-        """Where it has zones."""
-        return self.row(node) >= 0
+    def limited_nodes(self, shape: int, /) -> BoolArray:
+        """Those with zones."""
+        return self._zoned
 
     def limit(self, shape: int, nodes: IntArray, now: IntArray, later: IntArray, /) -> None:
         """To the pods that find zones."""
