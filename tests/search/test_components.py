@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from importlib import import_module
 from typing import Any
 
 import pytest
@@ -11,7 +10,7 @@ from hypothesis import strategies as st
 
 from kai_solver.domain import Gang, GpuRequest, Node, Plan, Pod, PodStatus, Queue, Snapshot, flat_gang
 from kai_solver.domain.constraints import Constraints, NodeTerm, Requirement
-from kai_solver.engine import Engine
+from kai_solver.engine import Engine, prices
 from kai_solver.model.joint import Joint
 from kai_solver.modelfiles import load_model
 from kai_solver.search import components as parting
@@ -97,9 +96,8 @@ def planned(engine: Engine, cluster: Snapshot, *, apart: bool, fails: int = -1) 
         patch.setattr(refine, "PARTED_FROM", 0)
         patch.setattr(refine, "components", split)
         if fails >= 0:  # The bounds by prices and by sums would hide it.
-            cycle = import_module("kai_solver.engine.cycle")
-            patch.setattr(cycle._Run, "_ask_prices", lambda *_: None)
-            patch.setattr(cycle, "bounds_by_count", lambda *_: None)
+            patch.setattr(prices.Prices, "_ask", lambda *_: None)
+            patch.setattr(prices, "bounds_by_count", lambda *_: None)
         patch.setattr(refine.StageOptimizer, "_search_part", hurried)
         plan = engine.cycle(cluster)
     assert not [note for note in plan.notes if "checker" in note]
