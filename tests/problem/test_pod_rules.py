@@ -1,6 +1,5 @@
 """Of which pods rules and wishes between pods speak, against asking about each pod by itself."""
 
-from collections.abc import Iterator
 from dataclasses import replace
 from random import Random
 
@@ -14,14 +13,11 @@ from kai_solver.problem import Memo, Problem, build_problem
 from tests.support.builders import a_cluster, a_gang, a_node, a_queue
 
 APPS = ("web", "db", "job")
-SELECTORS = tuple(
-    (Requirement(key, operator, values),)
-    for key, operator, values in (
-        ("app", "In", ("web",)),
-        ("app", "In", ("db", "job")),
-        ("tier", "Exists", ()),
-        ("app", "NotIn", ("web", "db")),
-    )
+SELECTORS = (
+    (Requirement("app", "In", ("web",)),),
+    (Requirement("app", "In", ("db", "job")),),
+    (Requirement("tier", "Exists", ()),),
+    (Requirement("app", "NotIn", ("web", "db")),),
 )
 
 
