@@ -101,8 +101,8 @@ class _Charge:
             able.update(*(numbers for numbers in alike.values() if self.takers[numbers[0]].issuperset(units)))
             yield VictimGroup(tuple(units), frozenset(able))
         for unit in moved:
-            able = [n for n, own in enumerate(self.units) if unit in own]
-            yield VictimGroup((unit,), frozenset(able), evicted=False)
+            mine = frozenset(n for n, own in enumerate(self.units) if unit in own)
+            yield VictimGroup((unit,), mine, evicted=False)
 
     # -- evictions ---------------------------------------------------------------------------------------------------
 
