@@ -215,13 +215,15 @@ def test_where_all_that_evicts_or_moves_fails_gangs_start_on_free_room(
 def test_without_time_to_find_the_cause_gangs_start_on_free_room(
     monkeypatch: pytest.MonkeyPatch, faults: list[Caught]
 ) -> None:
+    """Each of eight gangs that ask for more is a cause, and the time ends before all are found."""
+
     def asks_for_more(_: Any, __: Any, gangs: Any) -> bool:
         return bool(gangs)
 
     Strange(monkeypatch, asks_for_more)(SEQUENCE, "disrupt")
     ticks = iter(range(10**9))
-    snapshot = cluster(gang("large", pods=40), *MANY.gangs)
-    plan = cycle(snapshot, GREEDY, budget_s=10_000.0, clock=lambda: float(next(ticks)), should_stop=lambda: False)
+    snapshot = cluster(*(gang(f"large-{number}", pods=40) for number in range(8)), *MANY.gangs)
+    plan = cycle(snapshot, GREEDY, budget_s=1_000.0, clock=lambda: float(next(ticks)), should_stop=lambda: False)
     assert plan.notes[0].startswith("decided on free room alone")
     assert admitted(plan) == {g.key for g in MANY.gangs}
     assert {fault.what for fault in faults} == {isolating.CYCLE}
