@@ -79,7 +79,7 @@ class Consolidate(VictimSearch):
         """Thousandths of devices that are free, or that moves would free; counted once while nothing changes."""
         at, free = self._free_at
         if at != len(self.state.touched):
-            free = free_milli(self.state) + savings(self.state).total
+            free = free_milli(self.state).reached + savings(self.state).total
             self._free_at = (len(self.state.touched), free)
         return free
 

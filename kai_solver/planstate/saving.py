@@ -4,6 +4,7 @@ So where GPUs differ in memory, moving may gain GPUs, and room below a limit, th
 """
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -19,13 +20,23 @@ class Savings:
     by_queue: tuple[int, ...]
 
 
-def free_milli(state: State, *, anywhere: bool = False) -> int:
-    """Thousandths of devices that are finally free where pods of gangs may be; rounded up once, since moves may join.
+class FreeMilli(NamedTuple):
+    """Thousandths of devices that are finally free.
 
-    ``anywhere``: with what is free on other nodes, for example on cordoned ones.
+    ``reached``: where pods of gangs may be; rounded up once, since moves may join what is free. ``beyond``: on other
+    nodes, for example on cordoned ones.
     """
-    free = np.maximum(state.device_future, 0)
-    return -(-int((free if anywhere else free[state.problem.columns.reach]).sum()) // PARTS_OF_MILLI)
+
+    reached: int
+    beyond: int
+
+
+def free_milli(state: State) -> FreeMilli:
+    """Count what is free. Beyond reach are few nodes, so these are looked at once more, and not the others."""
+    every = int(np.maximum(state.device_future, 0).sum())
+    beyond = int(np.maximum(state.device_future[state.problem.columns.beyond_reach], 0).sum())
+    reached = -(-(every - beyond) // PARTS_OF_MILLI)
+    return FreeMilli(reached, -(-every // PARTS_OF_MILLI) - reached)
 
 
 def savings(state: State) -> Savings:

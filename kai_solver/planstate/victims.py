@@ -325,7 +325,7 @@ class VictimPool:
         state = self.state
         joined = [state.places[pod] for pod in self._may_join & state.places.keys()]
         held = sum(len(place.devices) * place.parts for place in joined)
-        return free_milli(state) + savings(state).total + -(-held // PARTS_OF_MILLI)
+        return free_milli(state).reached + savings(state).total + -(-held // PARTS_OF_MILLI)
 
     def devices_free(self, shapes: Iterable[int]) -> int:
         """Devices that are free whole where pods of ``shapes`` or of any unit may be, and those that go with a core."""

@@ -39,9 +39,9 @@ class PodColumns:
         return self._table.charge_rows()
 
     @cached_property
-    def reach(self) -> BoolArray:
-        """(N,) nodes that the pods of some gang may be on: what is free elsewhere serves none of them."""
-        return self._table.shapes.reach(np.unique(self.shape[self.gang >= 0]).tolist())
+    def beyond_reach(self) -> IntArray:
+        """Nodes that no pod of a gang may be on: what is free there serves none of them."""
+        return np.flatnonzero(~self._table.shapes.reach(np.unique(self.shape[self.gang >= 0]).tolist()))
 
     @cached_property
     def devices(self) -> IntArray:

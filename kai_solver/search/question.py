@@ -194,7 +194,7 @@ class Question:
             return None
         if any(surplus.amounts[CPU] > 0 or surplus.amounts[MEMORY] > 0 for surplus in self.surplus):
             return None
-        free = free_milli(self.state) + savings(self.state).total
+        free = free_milli(self.state).reached + savings(self.state).total
         charged = np.fromiter(self.charged, dtype=np.int64, count=len(self.charged))
         queues = pool.queue_of[charged]
         for surplus in self.surplus:

@@ -120,16 +120,14 @@ class Refuter:
         return self._moment[1]
 
     def _find_moment(self) -> Moment:
-        saved = savings(self.state)
-        free = free_milli(self.state)
-        beyond = free_milli(self.state, anywhere=True) - free
+        saved, free = savings(self.state), free_milli(self.state)
         so_far = {rule.kind: rule.so_far() for rule in self.state.rules}
         disturbed = np.fromiter(self._disturbed, dtype=np.int64, count=len(self._disturbed))
         return Moment(
             allocated=self.state.allocated,
             fixed=self.state.allocated_fixed,
-            free_milli=free + saved.total,
-            beyond_milli=beyond,
+            free_milli=free.reached + saved.total,
+            beyond_milli=free.beyond,
             disturbed=disturbed,
             savable=saved.by_queue,
             so_far=so_far,
