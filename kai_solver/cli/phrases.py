@@ -129,8 +129,8 @@ def in_the_way(blocker: Blocker) -> str:
     """``it needs 14 pods of 8 GPUs, and the cluster has room for 12; 16 GPUs short``."""
     kind, name, need, have = blocker.kind, blocker.name, blocker.need, blocker.have
     where = blocker.where or "the cluster"
-    # There may be GPUs enough. Short by the least is what is said to be less than enough.
-    is_amount = blocker.resource and blocker.short > 1 and kind != "row"
+    # There may be GPUs enough; and what is less than enough says by how much.
+    is_amount = blocker.resource and blocker.short and kind != "row" and not have.startswith("less than")
     short = f"; {format_amount(blocker.resource, blocker.short)} short" if is_amount else ""
     if kind in _CAPS:
         return f"it needs {need}, and the {_CAPS[kind]} of queue {name} is {have}{short}"

@@ -111,7 +111,7 @@ class Decider:
         return Decided(outcome, refined, errors, links, bounds, measured)
 
     def tell_slow(self, on_slow: OnSlow) -> None:
-        """Report gangs whose turns took more than their share, if some gang had no turn for lack of time."""
+        """Report gangs with turns that took more than their share, if some gang had no turn for lack of time."""
         for gang, seconds in self._turns_s.items() if self._was_stopped else ():
             if seconds > SHARE * self.time.budget_s:
                 on_slow(self.problem.gangs[gang].gang.key, seconds)

@@ -178,7 +178,7 @@ class Improver:
     # -- answers, and links ------------------------------------------------------------------------------------------
 
     def _ask_open(self, outcome: Outcome) -> None:
-        """Ask CP-SAT for gangs whose answer is open, in policy order."""
+        """Ask CP-SAT for gangs with an open answer, in policy order."""
         child, seconds = self.asking.child, self.time.questions_s
         if child is None or not has_unknown(outcome) or self.time.is_out() or seconds <= 0:
             return

@@ -23,7 +23,7 @@ class PlanMaker:
     explain
         False: smallest sets of what blocks are not searched.
     child
-        The solver's process, whose version of OR-tools the plan names.
+        The solver's process: the plan names its version of OR-tools.
     """
 
     snapshot: Snapshot

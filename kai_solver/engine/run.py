@@ -74,7 +74,7 @@ class Run:
         return replace(plan, timing_s=timing, notes=(*notes, *plan.notes))
 
     def tell_slow(self, on_slow: OnSlow) -> None:
-        """Report gangs whose turns took more than their share, if some gang had no turn for lack of time."""
+        """As of `Decider.tell_slow`."""
         if self._decider is not None:
             self._decider.tell_slow(on_slow)
 

@@ -40,7 +40,7 @@ _DURATION_CURE = 'Write a duration as Prometheus does, "1w", "1d12h", "10m", or 
 
 @dataclass(frozen=True, slots=True)
 class UsageStore:
-    """A Prometheus with what queues held, and how that counts (KAI: ``usageDBConfig``, whose defaults these are).
+    """A Prometheus with what queues held, and how that counts (KAI: ``usageDBConfig``, with its defaults).
 
     Attributes
     ----------

@@ -143,7 +143,7 @@ class _Walk:
     def _beyond(self, pod: int) -> str:
         """Why no node could ever take the pod, from its size alone."""
         name = self._name(pod)
-        text = self.looks.beyond_largest(self.state.problem.pod_shape[pod], name)
+        text = self.looks.beyond_largest.text(self.state.problem.pod_shape[pod], name)
         return not_met(name, "MaxNodePoolResources", text) if text else ""
 
     def _why(self, nodes: NodeReasons, allowed: BoolArray | None) -> str:

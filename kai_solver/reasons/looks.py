@@ -2,10 +2,7 @@
 
 from kai_solver.planstate.state import State
 from kai_solver.reasons.domain_reasons import DomainRoom
-from kai_solver.reasons.node_reasons import NodeRoom, beyond_largest
-
-_POD = "{pod}"
-"""Stands for the name of a pod."""
+from kai_solver.reasons.node_reasons import BeyondLargest, NodeRoom
 
 
 class Looks:
@@ -19,7 +16,7 @@ class Looks:
         self._mark = state.mark()
         self._nodes: dict[int, NodeRoom] = {}
         self._domains: DomainRoom | None = None
-        self._beyond: dict[int, str] = {}
+        self.beyond_largest = BeyondLargest(state.problem)
 
     def node_room(self, shape: int) -> NodeRoom:
         """What nodes lack for one more pod of ``shape``."""
@@ -28,13 +25,6 @@ class Looks:
         if shape not in self._nodes:
             self._nodes[shape] = NodeRoom(self._state, shape)
         return self._nodes[shape]
-
-    def beyond_largest(self, shape: int, pod: str) -> str:
-        """`node_reasons.beyond_largest` for ``pod`` of ``shape``, whatever was placed."""
-        if shape not in self._beyond:
-            problem = self._state.problem
-            self._beyond[shape] = beyond_largest(problem, problem.shapes.shapes[shape], _POD)
-        return self._beyond[shape].replace(_POD, pod)
 
     def domain_room(self) -> DomainRoom:
         """What is free on nodes."""

@@ -219,6 +219,10 @@ NODE_POOL = "default"
 """KAI's name for a node pool that has none."""
 
 
+_POD = "{pod}"
+"""Stands for the name of a pod."""
+
+
 def beyond_largest(problem: Problem, shape: Shape, pod: str) -> str:
     """KAI's sentence where no node has as much of one resource as one pod asks for; empty where one has.
 
@@ -234,6 +238,22 @@ def beyond_largest(problem: Problem, shape: Shape, pod: str) -> str:
     return (
         f"{head}Max {name} resources available in a single node in the {NODE_POOL} node-pool is topped at {most}{unit}"
     )
+
+
+class BeyondLargest:
+    """`beyond_largest` of the shapes of a problem, each worked out once."""
+
+    def __init__(self, problem: Problem) -> None:
+        self._problem = problem
+        self._texts: dict[int, str] = {}
+
+    def text(self, shape: int, pod: str) -> str:
+        """The sentence for ``pod`` of ``shape``; empty where some node is large enough."""
+        found = self._texts.get(shape)
+        if found is None:
+            found = beyond_largest(self._problem, self._problem.shapes.shapes[shape], _POD)
+            self._texts[shape] = found
+        return found.replace(_POD, pod)
 
 
 def beyond_every_node(problem: Problem, shape: Shape) -> tuple[str, int, int] | None:

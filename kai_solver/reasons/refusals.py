@@ -27,7 +27,7 @@ from kai_solver.problem import GangShape, Leaf, Problem, TreeNode
 from kai_solver.problem.charges import Charge
 from kai_solver.reasons.attempt import attempt, constraint_of
 from kai_solver.reasons.looks import Looks
-from kai_solver.reasons.node_reasons import beyond_every_node, beyond_largest
+from kai_solver.reasons.node_reasons import BeyondLargest, beyond_every_node
 from kai_solver.topology import DomainTree
 from kai_solver.units import GPU, format_amount, go_duration, rfc3339
 
@@ -170,16 +170,17 @@ class LargestNode:
 
     def __init__(self, problem: Problem) -> None:
         self._problem = problem
-        self._texts: dict[int, str] = {}
+        self._beyond = BeyondLargest(problem)
 
     def refuses(self, unit: AllocationUnit) -> Refusal | None:
         """The refusal of ``unit``; None where every pod of it fits some node that is empty."""
         shapes = self._problem.pod_shape
-        if not any(map(self._text, {shapes[pod] for pod in unit.pods})):
+        large = {shape for shape in {shapes[pod] for pod in unit.pods} if self._beyond.text(shape, "")}
+        if not large:
             return None
-        position = next(i for i, pod in enumerate(unit.pods) if self._text(shapes[pod]))
+        position = next(i for i, pod in enumerate(unit.pods) if shapes[pod] in large)
         name = f"{{pod:{position}}}"
-        text = self._text(shapes[unit.pods[position]]).replace("{pod}", name)
+        text = self._beyond.text(shapes[unit.pods[position]], name)
         line = f"Resources were not found for pod {name} due to: {text}"
         error = FitError(Reason.POD_SCHEDULING_ERRORS.value, (line,))
         head, _, topped = text.partition(". ")
@@ -191,13 +192,6 @@ class LargestNode:
             short = asked - most
         blocker = Blocker("rule", "largest node", need, have, resource=resource, short=short)
         return proven(Reason.NOT_ENOUGH_RESOURCES, line, "size", blocker, fit_errors=(error,))
-
-    def _text(self, shape: int) -> str:
-        found = self._texts.get(shape)
-        if found is None:
-            found = beyond_largest(self._problem, self._problem.shapes.shapes[shape], "{pod}")
-            self._texts[shape] = found
-        return found
 
 
 # -- preemption delay --------------------------------------------------------------------------------------------------

@@ -10,7 +10,7 @@ from rich.console import Console
 
 from kai_solver.cli.console import open_console
 from kai_solver.cli.inputs import Request, parse_actions, parse_budget_s
-from kai_solver.cli.phrases import arrows, bound_words, nodes_of, outcome, pending_lines, places, same_cause
+from kai_solver.cli.phrases import arrows, bound_words, in_the_way, nodes_of, outcome, pending_lines, places, same_cause
 from kai_solver.cli.progress import ProgressLine, words
 from kai_solver.cli.summary import print_summary
 from kai_solver.domain import (
@@ -244,3 +244,15 @@ def test_actions_are_a_ladder() -> None:
     assert parse_actions("allocate, reclaim") == (Action.ALLOCATE, Action.RECLAIM)
     with pytest.raises(InputError, match="unknown action 'steal'"):
         parse_actions("steal")
+
+
+@pytest.mark.parametrize(
+    ("have", "resource", "said"),
+    [
+        ("1 pod", "pods", "the cluster has 1 pod; 1 pod short"),
+        ("less than 80 GPUs", "gpu", "the cluster has less than 80 GPUs"),
+    ],
+)
+def test_what_is_short_is_said_unless_it_is_less_than_what_is_asked_for(have: str, resource: str, said: str) -> None:
+    blocker = Blocker("resource", resource, "more", have, resource=resource, short=1)
+    assert in_the_way(blocker) == f"it needs more, and {said}"
