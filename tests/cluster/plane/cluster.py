@@ -444,7 +444,16 @@ def clear(plane: Plane) -> None:
     for kind in CLEARED:
         _remove_for_good(plane, kind)
     for lease in plane.api.page(LEASES, namespace="kai-solver").items:
-        plane.api.delete(LEASES, "kai-solver", str(meta(lease)["name"]))
+        ensure_gone(plane, LEASES, "kai-solver", str(meta(lease)["name"]))
+
+
+def ensure_gone(plane: Plane, kind: Resource, namespace: str, name: str, grace_s: int | None = None) -> None:
+    """Delete what another may delete at the same time: the garbage collector, once the owner is gone, or a kubelet."""
+    try:
+        plane.api.delete(kind, namespace, name, grace_s=grace_s)
+    except ApiError as error:
+        if not error.is_missing:
+            raise
 
 
 def clear_work(plane: Plane) -> None:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from kai_solver.cluster.api import ApiError, Object
 from kai_solver.cluster.resources import PODS, Resource
 from tests.cluster.plane.checker import GANG, LEAST
-from tests.cluster.plane.cluster import CRDS, SPACE, pod
+from tests.cluster.plane.cluster import CRDS, SPACE, ensure_gone, pod
 from tests.cluster.plane.plane import Plane, wait_for
 
 QUEUE = "research"
@@ -161,11 +161,7 @@ class Maker:
     def remove(self) -> None:
         """What it made, the owners first."""
         for kind, name in self.made:
-            try:
-                self.plane.api.delete(kind, SPACE, name)
-            except ApiError as error:
-                if not error.is_missing:
-                    raise
+            ensure_gone(self.plane, kind, SPACE, name)
 
 
 def labelled(labels: Mapping[str, str]) -> dict[str, str]:

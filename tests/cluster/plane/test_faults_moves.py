@@ -7,7 +7,7 @@ import pytest
 from kai_solver.cluster import promises
 from kai_solver.cluster.resources import CONFIG_MAPS, DISRUPTION_BUDGETS, JOBS, PODS
 from tests.cluster.plane.checker import GANG
-from tests.cluster.plane.cluster import SPACE, Cluster, pod
+from tests.cluster.plane.cluster import SPACE, Cluster, ensure_gone, pod
 from tests.cluster.plane.conftest import Make
 from tests.cluster.plane.inside import inside
 from tests.cluster.plane.plane import wait_for
@@ -117,7 +117,7 @@ def test_the_place_of_a_moved_pod_is_free_once_its_owner_is_gone(make_cluster: M
         for index in range(2):
             cluster.plane.api.delete(JOBS, SPACE, f"half-{index}")
         for name in cluster.names("half"):
-            cluster.plane.api.delete(PODS, SPACE, name, grace_s=0)
+            ensure_gone(cluster.plane, PODS, SPACE, name, grace_s=0)
         cluster.pod("next", "research", gpus=8)
         cluster.wait_bound(1, "next", limit_s=promises.COMES_WITHIN_S / 2)
 

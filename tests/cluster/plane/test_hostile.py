@@ -15,7 +15,7 @@ import urllib3
 
 from kai_solver.cluster.api import ApiError, Object, meta
 from kai_solver.cluster.resources import NAMESPACES, Resource
-from tests.cluster.plane.cluster import CRDS, SPACE, Cluster, clear_work
+from tests.cluster.plane.cluster import CRDS, SPACE, Cluster, clear_work, ensure_gone
 from tests.cluster.plane.conftest import Make
 from tests.cluster.plane.kinds import crd, served
 from tests.cluster.plane.plane import ADMIN, Plane, wait_for
@@ -80,15 +80,7 @@ def shown(cluster: Cluster, values: list[Object]) -> Iterator[Counter[str]]:
         try:
             yield Counter(resource.kind for resource, _, _ in found)
         finally:
-            list(pool.map(lambda one: _hide(cluster, *one), found))
-
-
-def _hide(cluster: Cluster, resource: Resource, namespace: str, name: str) -> None:
-    try:
-        cluster.plane.api.delete(resource, namespace, name, grace_s=0)
-    except ApiError as error:
-        if not error.is_missing:
-            raise
+            list(pool.map(lambda one: ensure_gone(cluster.plane, *one, grace_s=0), found))
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ import pytest
 from kai_solver.cluster.api import Object
 from kai_solver.cluster.resources import NODES, POD_GROUPS, PODS, REPLICA_SETS
 from tests.cluster.plane.agents import GROUP
-from tests.cluster.plane.cluster import SPACE, Cluster, pod
+from tests.cluster.plane.cluster import SPACE, Cluster, ensure_gone, pod
 from tests.cluster.plane.plane import Plane, wait_for
 from tests.cluster.plane.specs import LIMIT_S, WORKERS, Spec, spec_of, specs, stocked
 
@@ -347,7 +347,7 @@ def keep(spec: Spec, name: str, queue: str, gpus: int, **more: Any) -> None:
 def drop(spec: Spec, kept: Object) -> None:
     """Such a pod, for good."""
     spec.api.delete(REPLICA_SETS, SPACE, kept["metadata"]["labels"]["app"])
-    spec.api.delete(PODS, SPACE, kept["metadata"]["name"], grace_s=0)
+    ensure_gone(spec.cluster.plane, PODS, SPACE, kept["metadata"]["name"], grace_s=0)
 
 
 @specs("Consolidation / Node level consolidation")
