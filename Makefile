@@ -76,7 +76,8 @@ test-rooms: tools kernels
 test-cluster: $(STAMP) ## All tests on a real control plane, four at a time (about 5 minutes; Go builds it once)
 	-$(BIN)/python -m tests.support.gotools kubernetes kwok helm
 	-$(BIN)/python -m tests.support.image
-	$(BIN)/python -m pytest $(PLANE) -n 4 --dist loadscope --no-loadscope-reorder $(TEST_ARGS)
+	@# Real processes on a shared machine: a test that fails is run once more, and the summary lists it as RERUN.
+	$(BIN)/python -m pytest $(PLANE) -n 4 --dist loadscope --no-loadscope-reorder --reruns 1 -rR $(TEST_ARGS)
 
 soak: $(STAMP) ## Ten minutes of random work and random faults on a real control plane (SOAK_MINUTES=10; needs Go once)
 	-$(BIN)/python -m tests.support.gotools kubernetes kwok
