@@ -5,7 +5,7 @@ all that was admitted and minimises what is disturbed, in lexicographic order, f
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from kai_solver.domain import OPTIONAL_STAGES, STAGES, Action, Stage
 from kai_solver.model.build import Formulation, formulate
@@ -45,13 +45,25 @@ PARTED_FROM = 1_000
 class Refined:
     """Outcome of the stages: their results, whether the plan got better, and what went wrong.
 
-    ``unclaimed``: why bounds of what is evicted are not claimed; empty where they are.
+    ``unclaimed``: why bounds of what is evicted are not claimed; empty where they are. ``bounds``: of evictions, by
+    stage, each good for the ``admitted`` allocation units while the stages before it are at theirs.
     """
 
     stages: tuple[Stage, ...]
     improved: bool
     notes: tuple[str, ...] = ()
     unclaimed: str = ""
+    bounds: Mapping[str, int] = field(default_factory=dict)
+    admitted: int = 0
+
+    def bounds_at(self, values: Mapping[str, float], admitted: int) -> dict[str, int]:
+        """``bounds`` as far as they hold for a plan of these ``values`` by stage, which admits so many."""
+        found: dict[str, int] = {}
+        for name, bound in self.bounds.items() if admitted == self.admitted else ():
+            found[name] = bound
+            if values.get(name, 0) > bound:
+                break
+        return found
 
 
 def is_unproven(stages: Sequence[Stage]) -> bool:
@@ -130,7 +142,9 @@ class StageOptimizer:
         bounds = choice.bounds if choice is not None and certain else {}
         reported = _added(parts, [part.reported(certain=certain) for part in parts], bounds) if parts else ()
         unclaimed = "" if certain else LOOSE
-        return Refined(() if is_partial else reported, improved or is_better, notes, unclaimed)
+        is_any = improved or is_better
+        known = {} if is_partial else bounds
+        return Refined(() if is_partial else reported, is_any, notes, unclaimed, known, len(outcome.admissions))
 
     def _has_time_for(self, variables: int) -> bool:
         """Whether the whole model can be built in the time that is left."""

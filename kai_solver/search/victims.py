@@ -95,7 +95,7 @@ class VictimChoice:
     estimate
         Variables (about) of the whole model.
     bounds
-        Of stages by name, each good while those before it are at theirs.
+        Of stages by name, each good while those before it are at theirs; by the victims alone, wherever they run.
     note
         What was in the way of better victims.
     """
@@ -328,11 +328,18 @@ class VictimChoice:
             for stage in asked[:held]:
                 tight.add_le(stage.terms, -stage.constant, family="leavers")
             result = client.minimize_alone(tight, asked[held:], VICTIMS_PART * client.budget.left_s)
-            if not held and not spec.count("leavers"):
-                self.bounds |= {stage.name: stage.bound for stage in result.stages}
+            if result.values is None and held:
+                continue  # What must leave of the first stages is not known: it says nothing of the later ones.
+            if not spec.count("leavers"):
+                self._note({s.name: 0 for s in asked[:held]} | {s.name: s.bound for s in result.stages})
             if result.values is not None:
                 return result.values
         return None
+
+    def _note(self, bounds: Mapping[str, int]) -> None:
+        """Keep the better bounds: of the first stage that differs, the higher one; later ones rest on it."""
+        if [*bounds.values()] > [*self.bounds.values()]:
+            self.bounds = dict(bounds)
 
     # -- places ----------------------------------------------------------------------------------------------------
 

@@ -110,11 +110,15 @@ def test_victims_that_no_reclaim_may_take_are_not_taken() -> None:
 
 
 def test_victims_are_for_the_last_reclaim_that_may_take_them_or_for_nothing() -> None:
-    """Queues b and c are one GPU above their quota each: one of each may go, a second one of b may not."""
+    """Queues b and c are one GPU above their quota each: one of each may go, a second one of b may not.
+
+    Queue e holds less than its quota. However few of its victims were taken, none could be: nothing is short.
+    """
     running = [a_gang(f"{queue}{i}", queue, on("n"), minMember=1) for queue in "bc" for i in range(3)]
+    running.append(a_gang("e0", "e", on("n"), minMember=1))
     late = [a_gang(f"late{i}", queue, {"gpus": 1}, minMember=1, created=i) for i, queue in enumerate("ad")]
-    queues = [a_queue("a", 1), a_queue("b", 2), a_queue("c", 2), a_queue("d", 1)]
-    document = {"format": "kai-solver/v1", "now": 1000.0, "nodes": [a_node("n", 6)], "queues": queues}
+    queues = [a_queue("a", 1), a_queue("b", 2), a_queue("c", 2), a_queue("d", 1), a_queue("e", 2)]
+    document = {"format": "kai-solver/v1", "now": 1000.0, "nodes": [a_node("n", 7)], "queues": queues}
     problem = build_problem(snapshot_from_native(document | {"gangs": [*running, *late]}))
     outcome = Actions(problem, load_model("greedy-only").actions, SolverActions(None)).run()
     assert outcome.pool is not None
@@ -132,6 +136,7 @@ def test_victims_are_for_the_last_reclaim_that_may_take_them_or_for_nothing() ->
     (b,) = (q for q, name in enumerate(problem.queues.names) if name == "b")
     assert shared_out(b0={0, 1}, b1={0}) == ([(), ()], 2, {b: (2, 1)})
     assert shared_out(b0={0, 1}, b1={0, 1}) == ([(), ()], 2, {b: (2, 1)})
+    assert shared_out(e0={0, 1}) == ([(), ()], 1, {})
 
 
 @pytest.mark.parametrize("taken", [0, 1, 2])

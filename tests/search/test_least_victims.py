@@ -1,6 +1,7 @@
 """The bound on what victims cost, held against all ways to choose them on small random clusters."""
 
 import math
+import time
 from collections.abc import Iterator, Sequence
 from copy import copy
 from dataclasses import dataclass, replace
@@ -19,12 +20,16 @@ from kai_solver.model.victim_model import add_rows, formulate_victim_model
 from kai_solver.modelfiles import load_model
 from kai_solver.planstate.outcome import Outcome
 from kai_solver.problem import build_problem
+from kai_solver.search.budget import Budget
 from kai_solver.search.child import SolverChild
 from kai_solver.search.joint_input import JointModelInput
 from kai_solver.search.oracle import SolverActions
 from kai_solver.search.parameters import SolverParameters
 from kai_solver.search.pricing import Pricing
+from kai_solver.search.refine import joint_of
 from kai_solver.search.rights import Rights, rights_of
+from kai_solver.search.solver_client import SolverClient
+from kai_solver.search.victims import VictimChoice
 
 SEEDS = range(40)
 
@@ -126,6 +131,18 @@ def _packs(sizes: list[int], room: list[int]) -> bool:
     return False
 
 
+def chosen_bound(child: SolverChild, outcome: Outcome) -> int:
+    """The bound of evicted work that choosing victims in a large cycle gives; it may change the outcome."""
+    rights, model_input = rights_of(outcome), JointModelInput(outcome)
+    assert outcome.pool is not None
+    client = SolverClient(load_model("default"), child, Budget(60.0, time.monotonic, time.monotonic()))
+    joint = joint_of(model_input, rights)
+    choice = VictimChoice(client, outcome, outcome.pool, rights, model_input, joint, estimate=1)
+    choice.improve({}, exactly=False)
+    assert choice.bounds
+    return sum(bound for name, bound in choice.bounds.items() if name.startswith("evicted-work"))
+
+
 @pytest.mark.parametrize("seed", SEEDS)
 def test_no_choice_of_victims_costs_less_than_the_bound(child: SolverChild, seed: int) -> None:
     outcome = drawn(seed)
@@ -152,6 +169,7 @@ def test_no_choice_of_victims_costs_less_than_the_bound(child: SolverChild, seed
     pricing = Pricing(child, by_gpus=False, should_stop=lambda: False)
     pricing.begin(outcome, rights, {}, math.inf)
     bounds.append(sum(pricing.bounds({}, math.inf).values()))
+    bounds.append(chosen_bound(child, drawn(seed)))
     work = {u.index: max(1, round(u.work)) for u in pool.units}
     mine = sorted(reclaim | preempt)
     sets = [gone for size in range(len(mine) + 1) for gone in combinations(mine, size)]

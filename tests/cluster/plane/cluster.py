@@ -447,7 +447,7 @@ def clear(plane: Plane) -> None:
         ensure_gone(plane, LEASES, "kai-solver", str(meta(lease)["name"]))
 
 
-def ensure_gone(plane: Plane, kind: Resource, namespace: str, name: str, grace_s: int | None = None) -> None:
+def ensure_gone(plane: Plane, kind: Resource, namespace: str, name: str, *, grace_s: int | None = None) -> None:
     """Delete what another may delete at the same time: the garbage collector, once the owner is gone, or a kubelet."""
     try:
         plane.api.delete(kind, namespace, name, grace_s=grace_s)
