@@ -46,7 +46,8 @@ class Refined:
     """Outcome of the stages: their results, whether the plan got better, and what went wrong.
 
     ``unclaimed``: why bounds of what is evicted are not claimed; empty where they are. ``bounds``: of evictions, by
-    stage, each good for the ``admitted`` allocation units while the stages before it are at theirs.
+    stage, each good for the ``admitted`` allocation units while the stages before it are at theirs. ``is_close``: more
+    time is not known to let less work leave.
     """
 
     stages: tuple[Stage, ...]
@@ -55,6 +56,7 @@ class Refined:
     unclaimed: str = ""
     bounds: Mapping[str, int] = field(default_factory=dict)
     admitted: int = 0
+    is_close: bool = True
 
     def bounds_at(self, values: Mapping[str, float], admitted: int) -> dict[str, int]:
         """``bounds`` as far as they hold for a plan of these ``values`` by stage, which admits so many."""
@@ -108,11 +110,14 @@ class StageOptimizer:
         least: Mapping[str, int] | None = None,
         leaving: frozenset[int] = frozenset(),
         leaving_by: LeavingBy = nothing_leaves,
+        *,
+        closely: bool = True,
     ) -> Refined:
         """Improve ``outcome`` in place, within ``rights``; never worse than it was.
 
         ``least``: by stage, what no plan is below whose earlier stages are at theirs; where it is known. ``leaving``:
-        units that leave for that. ``leaving_by``: those that leave where more is asked of them.
+        units that leave for that. ``leaving_by``: those that leave where more is asked of them. ``closely``: as of
+        `VictimChoice.improve`.
         """
         model_input = JointModelInput(outcome)
         allocation_units = [(a.allocation_unit, a.action) for a in outcome.admissions]
@@ -125,7 +130,7 @@ class StageOptimizer:
         if is_large and outcome.pool is not None:
             choice = VictimChoice(self.solver_client, outcome, outcome.pool, rights, model_input, joint, estimate)
             choice.leaving_by = leaving_by
-            is_better = choice.improve(least or {}, leaving, exactly=estimate <= WHOLE)
+            is_better = choice.improve(least or {}, leaving, exactly=estimate <= WHOLE, closely=closely)
         is_whole = self._has_time_for(estimate) and (estimate <= WHOLE or choice is None)
         may_part = estimate >= PARTED_FROM and self._is_of_ours()
         joints = (components(joint) if may_part else [joint]) if is_whole else []
@@ -144,7 +149,9 @@ class StageOptimizer:
         unclaimed = "" if certain else LOOSE
         is_any = improved or is_better
         known = {} if is_partial else bounds
-        return Refined(() if is_partial else reported, is_any, notes, unclaimed, known, len(outcome.admissions))
+        is_close = choice is None or choice.is_close(least or {})
+        admitted = len(outcome.admissions)
+        return Refined(() if is_partial else reported, is_any, notes, unclaimed, known, admitted, is_close)
 
     def _has_time_for(self, variables: int) -> bool:
         """Whether the whole model can be built in the time that is left."""

@@ -135,26 +135,50 @@ class VictimChoice:
     @property
     def costs(self) -> tuple[int, ...]:
         """What the plan so far costs in the stages about evictions."""
-        gone = {var: sum(map(self.pool.has_left, units_of(item))) for item, var in self._victim_model.gone}
-        return tuple(s.constant + sum(c * gone[var] for c, var in s.terms) for s in self._asked)
+        return tuple(self._costs(self.pool.has_left))
 
-    def improve(self, least: Mapping[str, int], leaving: frozenset[int] = frozenset(), *, exactly: bool) -> bool:
+    def _costs(self, leaves: Callable[[int], bool]) -> Iterator[int]:
+        gone = {var: sum(map(leaves, units_of(item))) for item, var in self._victim_model.gone}
+        return (s.constant + sum(c * gone[var] for c, var in s.terms) for s in self._asked)
+
+    def _cost_of(self, leaving: frozenset[int]) -> dict[str, int]:
+        """By stage, what it costs that just these units leave."""
+        return {stage.name: cost for stage, cost in zip(self._asked, self._costs(leaving.__contains__), strict=True)}
+
+    def improve(
+        self,
+        least: Mapping[str, int],
+        leaving: frozenset[int] = frozenset(),
+        *,
+        exactly: bool = False,
+        closely: bool = False,
+    ) -> bool:
         """Look for cheaper victims, takers and places, and put them into effect; False where none are found in time.
 
         ``least``: by stage, what no plan is below whose earlier stages are at theirs. ``leaving``: units that leave
-        for that. ``exactly``: look for the least of all stages about evictions, too.
+        for that. ``exactly``: look for the least of all stages about evictions, too. ``closely``: ask CP-SAT for places
+        as well if those that are found one after the other cost more than the victims.
         """
-        works = [s for s in self._asked if s.name.startswith(EVICTED)]
+        works = self._works
         if not works or all(least.get(s.name) == cost for s, cost in zip(works, self.costs, strict=False)):
             return False
         zeros = next((number for number, stage in enumerate(works[:-1]) if least.get(stage.name, 0)), len(works) - 1)
         improved = bool(leaving) and self._seated(*self._with_takers(leaving))
         if self._is_near(works, least):
             return improved
-        improved |= self._choose(works, zeros)
+        improved |= self._choose(works, zeros, closely=closely)
         if exactly and not self.solver_client.is_out_of_time:
-            improved |= self._choose([replace(stage, gap=0.0) for stage in self._asked], 0)
+            improved |= self._choose([replace(stage, gap=0.0) for stage in self._asked], 0, closely=closely)
         return improved
+
+    def is_close(self, least: Mapping[str, int]) -> bool:
+        """Whether the work that leaves is within `GAP` of the ``least``, or of what is known by now."""
+        return self._is_near(self._works, dict(least) | self.bounds)
+
+    @property
+    def _works(self) -> list[StageObjective]:
+        """The stages about work that leaves, the highest priority first."""
+        return [stage for stage in self._asked if stage.name.startswith(EVICTED)]
 
     def _is_near(self, works: Sequence[StageObjective], least: Mapping[str, int]) -> bool:
         """Whether the work that leaves is within `GAP` of the least, by the first priority where it is above."""
@@ -218,10 +242,10 @@ class VictimChoice:
         rows: list[Row] = []
         budget, shared = self.solver_client.budget, self._shared(leaving)
         tight = {mover.queue for mover in self._movers_of(_left(shared))}
-        for _ in range(TAKER_ROUNDS):
+        for number in range(TAKER_ROUNDS):
             if not shared.left or not self._has_time_for(2):
                 break
-            rows += self._sparing(self._movers_of(leaving), _left(shared), shared.short)
+            rows += self._sparing(self._movers_of(leaving), _left(shared), shared.short, again=number > 0)
             found = self.leaving_by(rows, budget.limit_s(TAKERS_PART * budget.left_s))
             again = self._shared(found) if found else shared
             if len(_left(again)) >= len(_left(shared)):
@@ -230,7 +254,7 @@ class VictimChoice:
         return self._taken_of(leaving, shared), tight
 
     def _sparing(
-        self, evicted: Sequence[Mover], left: Collection[int], short: Mapping[int, tuple[int, int]]
+        self, evicted: Sequence[Mover], left: Collection[int], short: Mapping[int, tuple[int, int]], *, again: bool
     ) -> Iterator[Row]:
         """Rows by which less is taken where the units ``left`` have no taker, as `VictimModel.spare`.
 
@@ -239,7 +263,7 @@ class VictimChoice:
         23.80 million both times (2026-11-27, one cycle each on a busy machine).
         """
         path, movers = self._victim_model.path, self.joint.movers
-        for leaves, resource, most in sparing(path, movers, evicted, left, short):
+        for leaves, resource, most in sparing(path, movers, evicted, left, short, again=again):
             paid = [m for m in movers if m.queue in leaves and m.reclaimable and not m.preemptable]
             yield [m.unit for m in paid], [m.charge[resource] for m in paid], max(0, most)
 
@@ -280,7 +304,7 @@ class VictimChoice:
         self.outcome.replace_admissions(shared.admissions)
         return reclaims_hold(self.outcome)
 
-    def _choose(self, asked: Sequence[StageObjective], zeros: int) -> bool:
+    def _choose(self, asked: Sequence[StageObjective], zeros: int, *, closely: bool) -> bool:
         """Choose victims by the stages ``asked``, of which the first ``zeros`` can be 0, and give all their places."""
         model = self._victim_model
         if not self._has_time_for_a_round:
@@ -292,10 +316,12 @@ class VictimChoice:
         model.spec = whole
         if found is None:
             return False
-        leaving = frozenset(unit for admission in found.admissions for unit in admission.units)
-        return self._seated(*self._with_takers(leaving)) or self._seat(
-            {u: a.action for a in found.admissions for u in a.units}, found
-        )
+        evictions = {unit: admission.action for admission in found.admissions for unit in admission.units}
+        leaving = frozenset(evictions)
+        is_better = self._seated(*self._with_takers(leaving))
+        if is_better and (not closely or self._is_near(asked, self._cost_of(leaving))):
+            return True
+        return self._seat(evictions, found) or is_better
 
     # -- victims and takers ----------------------------------------------------------------------------------------
 
@@ -314,7 +340,7 @@ class VictimChoice:
                 return shared
             left = _left(shared)
             if number < SPARING:
-                model.spare(movers, left, shared.short)
+                model.spare(movers, left, shared.short, again=number > 0)
             else:
                 model.keep(left)
         self.note = "cheaper victims would not be allowed reclaim by reclaim"

@@ -9,6 +9,7 @@ import pytest
 
 from kai_solver.domain import Action
 from kai_solver.model.decode import Decision
+from kai_solver.model.victim_model import sparing
 from kai_solver.modelfiles import load_model
 from kai_solver.planstate.outcome import Outcome
 from kai_solver.search import attribution, victims
@@ -20,6 +21,7 @@ from kai_solver.search.rights import Rights, rights_of
 from kai_solver.search.seats import Seats
 from kai_solver.search.solver_client import SolverClient
 from kai_solver.search.victims import VictimChoice
+from kai_solver.units import GPU
 from tests.search.test_least_victims import drawn, takers_of
 
 SEEDS = range(40)
@@ -105,6 +107,21 @@ def test_what_a_plan_costs_is_known_without_rows() -> None:
     left = [unit for unit in outcome.pool.units if outcome.pool.has_left(unit.index)]
     assert choice.costs[0] == sum(max(1, round(unit.work)) for unit in left)
     assert not choice._victim_model.has_rows
+
+
+def test_a_leaf_is_spared_itself_where_that_of_its_parent_was_in_vain() -> None:
+    outcome = disturbed()
+    choice = a_choice(outcome, lambda rights: rights.takers)
+    movers, queues = [m for m in choice.joint.movers if not m.preemptable], outcome.state.problem.queues
+    leaf = movers[0].queue
+    parent = queues.path[leaf][1]
+    gpus = {queue: sum(m.charge[GPU] for m in movers if queue in queues.path[m.queue]) for queue in (leaf, parent)}
+    left, short = {m.unit for m in movers}, {parent: (GPU, 1), leaf: (GPU, 2)}
+    leaves = frozenset(m.queue for m in movers if parent in queues.path[m.queue])
+    first = [row for row in sparing(queues.path, movers, movers, left, short) if leaf in row[0]]
+    assert first == [(leaves, GPU, gpus[parent] - 1)]
+    again = [row for row in sparing(queues.path, movers, movers, left, short, again=True) if row[0] == {leaf}]
+    assert again == [(frozenset((leaf,)), GPU, gpus[leaf] - 2)]
 
 
 def test_a_programme_after_which_as_many_have_no_taker_is_not_followed() -> None:
