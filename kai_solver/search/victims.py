@@ -70,7 +70,7 @@ VICTIMS_PART, SEATS_PART, TAKERS_PART = 0.4, 0.8, 0.3
 SMALL = 4_000
 """Thousandths of GPUs of pods that may move for places: with them CP-SAT finds places on 1,000 loaded nodes (seed 3) in
 0.7 s, with all that may move in none of 4 s (2026-11-23)."""
-ROUNDS, SPARING, TAKER_ROUNDS, SEAT_TRIES = 8, 3, 2, 3
+ROUNDS, SPARING, TAKER_ROUNDS, SEAT_TRIES = 8, 5, 2, 3
 """How often victims are chosen again because some of them have no taker: one to six times on loaded clusters. After
 how many of these just those are to stay, and no longer their queues to keep more, so that one might be found. How often
 the programme is solved for that, and how often its victims are given places."""
