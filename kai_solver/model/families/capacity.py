@@ -11,7 +11,7 @@ Each device that shares open takes a pod slot more, for its reservation pod (doc
 GPUs are counted: whole devices in use plus devices opened for shares are at most the free devices. Each device open for
 shares holds at most its parts (`units.shares`). *Emptying cuts*: where a pod that takes every device of a node lands,
 nothing stays: ``stay[c, n] + run[c, n] place[s, n] <= run[c, n]``; without them the bound of a consolidation is 0 for
-20 s, with them it is proven in 0.01 s (docs/formulation.md#cuts).
+20 s, with them it is proven in 0.01 s (docs/formulation.md#capacity).
 """
 
 from collections.abc import Iterator
