@@ -83,15 +83,17 @@ class Improver:
         self._chain(outcome)
         # Victims take 1 to 3 s of CPU on 2,000 loaded nodes, questions all that is left (2026-11-23).
         are_victims_first = is_priced and not time.is_nearly_over() and self.known.variables(outcome) > WHOLE
-        is_settled, refined = not has_unknown(outcome), None
+        nothing_to_ask = not has_unknown(outcome) and not (self.leaves_moves and outcome.waiting)
+        refined, admitted = None, outcome.admitted
         if are_victims_first:
-            refined = self._choose(outcome, is_priced=is_priced, closely=is_settled)
-        admissions = len(outcome.admissions)
+            refined = self._choose(outcome, is_priced=is_priced, asks_for_places=nothing_to_ask)
         self._consolidate_late(outcome)
         self._ask_open(outcome)
-        is_close = are_victims_first and (is_settled or (refined is not None and refined.is_close))
-        if not is_close or len(outcome.admissions) > admissions:
-            refined = self._choose(outcome, is_priced=is_priced) or refined
+        is_done = nothing_to_ask or (refined is not None and refined.is_within_gap)
+        keeps_time = outcome.state.problem.fabric is not None  # Links come last.
+        if not are_victims_first or outcome.admitted != admitted or not (is_done or keeps_time):
+            again = self._choose(outcome, is_priced=is_priced)
+            refined = refined if again is None else again.after(refined)
         spare(outcome)
         return refined, self._link(outcome)
 
@@ -142,7 +144,7 @@ class Improver:
 
     # -- victims and places ------------------------------------------------------------------------------------------
 
-    def _choose(self, outcome: Outcome, *, is_priced: bool, closely: bool = True) -> Refined | None:
+    def _choose(self, outcome: Outcome, *, is_priced: bool, asks_for_places: bool = True) -> Refined | None:
         """Choose victims and places with the prices of what is admitted now, or with earlier ones that still hold.
 
         What may be changed takes 0.3 s of CPU to find out on 5,000 loaded nodes (2026-11-29).
@@ -152,13 +154,13 @@ class Improver:
             return None
         if is_priced:
             self.prices.renew(outcome, child, lambda: self._has_time_to_price_again(outcome))
-        return self._refine(outcome, child, closely=closely)
+        return self._refine(outcome, child, asks_for_places=asks_for_places)
 
     def _has_time_to_price_again(self, outcome: Outcome) -> bool:
         """Whether victims and places can still be chosen after new prices."""
         return self.time.is_exact or self.time.stages_s > AGAIN_PART * CHOOSING_S * self.known.variables(outcome)
 
-    def _refine(self, outcome: Outcome, child: SolverChild, *, closely: bool) -> Refined | None:
+    def _refine(self, outcome: Outcome, child: SolverChild, *, asks_for_places: bool) -> Refined | None:
         """Ask for better victims and moves if anything is disturbed; for better places if these are priced."""
         concerned = [a for a in outcome.admissions if a.units or outcome.state.problem.outlook is not None]
         if not concerned or self.time.is_out():
@@ -172,10 +174,12 @@ class Improver:
             optimizer, pricing = StageOptimizer(client, self.time.say_stage), self.prices.of(outcome)
             priced = None if pricing is None else self.prices.found(pricing)
             if pricing is None or priced is None:
-                refined = optimizer.refine(outcome, rights, closely=closely)
+                refined = optimizer.refine(outcome, rights, asks_for_places=asks_for_places)
             else:
                 least, leaving = priced.least, priced.leaving
-                refined = optimizer.refine(outcome, rights, least, leaving, pricing.leaving_by, closely=closely)
+                refined = optimizer.refine(
+                    outcome, rights, least, leaving, pricing.leaving_by, asks_for_places=asks_for_places
+                )
         self.time.phase("stages")
         return refined
 

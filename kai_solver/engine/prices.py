@@ -64,7 +64,7 @@ class Prices:
             return {}
         rights, values = known.rights(outcome), known.measured(outcome)
         found = [bounds_by_count(outcome, rights, values) or {}]
-        found += [refined.bounds_at(values, len(outcome.admissions))] if refined is not None else []
+        found += [refined.bounds_at(values, outcome.admitted)] if refined is not None else []
         before, later = self._pricing, None
         if before is not None and before.covers(outcome, rights):
             found.append(before.bounds(values, time.prices_until_s))

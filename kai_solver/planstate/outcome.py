@@ -222,6 +222,11 @@ class Outcome:
         gangs = self.state.gangs
         return [gang for gang in self.state.problem.gang_columns.waiting if any(gangs[gang].pending)]
 
+    @property
+    def admitted(self) -> frozenset[AllocationUnit]:
+        """What runs by the plan so far, by whatever action."""
+        return frozenset(admission.allocation_unit for admission in self.admissions)
+
     def has_admitted(self) -> frozenset[int]:
         """Gangs that got places in this cycle."""
         return frozenset(a.allocation_unit.gang for a in self.admissions)

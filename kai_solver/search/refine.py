@@ -15,6 +15,7 @@ from kai_solver.model.joint import Joint
 from kai_solver.model.leftover import guests_of
 from kai_solver.model.rows import Ints
 from kai_solver.model.stages import DISRUPTING
+from kai_solver.planstate.allocation_units import AllocationUnit
 from kai_solver.planstate.outcome import Outcome
 from kai_solver.search.apply import apply
 from kai_solver.search.attribution import attribute
@@ -46,8 +47,8 @@ class Refined:
     """Outcome of the stages: their results, whether the plan got better, and what went wrong.
 
     ``unclaimed``: why bounds of what is evicted are not claimed; empty where they are. ``bounds``: of evictions, by
-    stage, each good for the ``admitted`` allocation units while the stages before it are at theirs. ``is_close``: more
-    time is not known to let less work leave.
+    stage, each good for plans that admit what is ``admitted`` while the stages before it are at theirs.
+    ``is_within_gap``: the work that leaves is as good as the least that is known to be needed.
     """
 
     stages: tuple[Stage, ...]
@@ -55,11 +56,22 @@ class Refined:
     notes: tuple[str, ...] = ()
     unclaimed: str = ""
     bounds: Mapping[str, int] = field(default_factory=dict)
-    admitted: int = 0
-    is_close: bool = True
+    admitted: frozenset[AllocationUnit] = frozenset()
+    is_within_gap: bool = True
 
-    def bounds_at(self, values: Mapping[str, float], admitted: int) -> dict[str, int]:
-        """``bounds`` as far as they hold for a plan of these ``values`` by stage, which admits so many."""
+    def after(self, earlier: "Refined | None") -> "Refined":
+        """What both are known to come to, where this was found after an ``earlier`` one of the same cycle."""
+        if earlier is None:
+            return self
+        improved = self.improved or earlier.improved
+        if self.admitted != earlier.admitted:
+            return replace(self, improved=improved)
+        better = max((self.bounds, earlier.bounds), key=lambda bounds: [*bounds.values()])
+        latest = self if self.stages or not self.notes else replace(self, notes=earlier.notes)
+        return replace(latest, improved=improved, bounds=better)
+
+    def bounds_at(self, values: Mapping[str, float], admitted: frozenset[AllocationUnit]) -> dict[str, int]:
+        """``bounds`` as far as they hold for a plan of these ``values`` by stage, which admits that."""
         found: dict[str, int] = {}
         for name, bound in self.bounds.items() if admitted == self.admitted else ():
             found[name] = bound
@@ -111,26 +123,28 @@ class StageOptimizer:
         leaving: frozenset[int] = frozenset(),
         leaving_by: LeavingBy = nothing_leaves,
         *,
-        closely: bool = True,
+        asks_for_places: bool = True,
     ) -> Refined:
         """Improve ``outcome`` in place, within ``rights``; never worse than it was.
 
         ``least``: by stage, what no plan is below whose earlier stages are at theirs; where it is known. ``leaving``:
-        units that leave for that. ``leaving_by``: those that leave where more is asked of them. ``closely``: as of
-        `VictimChoice.improve`.
+        units that leave for that. ``leaving_by``: those that leave where more is asked of them. ``asks_for_places``: as
+        of `VictimChoice.improve`.
         """
         model_input = JointModelInput(outcome)
         allocation_units = [(a.allocation_unit, a.action) for a in outcome.admissions]
         estimate = model_input.size_estimate(allocation_units, rights.movable)
         is_large = outcome.pool is not None and VictimChoice.is_for(self.solver_client, estimate)
         if not is_large and not self._has_time_for(estimate):
-            return Refined((), False, (f"stages not searched: too little time for about {estimate} variables",))
+            note = f"stages not searched: too little time for about {estimate} variables"
+            return Refined((), False, (note,), admitted=outcome.admitted)
         joint = joint_of(model_input, rights)
         choice, is_better = None, False
         if is_large and outcome.pool is not None:
             choice = VictimChoice(self.solver_client, outcome, outcome.pool, rights, model_input, joint, estimate)
             choice.leaving_by = leaving_by
-            is_better = choice.improve(least or {}, leaving, exactly=estimate <= WHOLE, closely=closely)
+            exactly = estimate <= WHOLE
+            is_better = choice.improve(least or {}, leaving, exactly=exactly, asks_for_places=asks_for_places)
         is_whole = self._has_time_for(estimate) and (estimate <= WHOLE or choice is None)
         may_part = estimate >= PARTED_FROM and self._is_of_ours()
         joints = (components(joint) if may_part else [joint]) if is_whole else []
@@ -147,11 +161,17 @@ class StageOptimizer:
         bounds = choice.bounds if choice is not None and certain else {}
         reported = _added(parts, [part.reported(certain=certain) for part in parts], bounds) if parts else ()
         unclaimed = "" if certain else LOOSE
-        is_any = improved or is_better
-        known = {} if is_partial else bounds
-        is_close = choice is None or choice.is_close(least or {})
-        admitted = len(outcome.admissions)
-        return Refined(() if is_partial else reported, is_any, notes, unclaimed, known, admitted, is_close)
+        # Where some may not move, they might for another plan of the same admissions, which gives a move as its action.
+        may_all_move = outcome.pool is not None and len(rights.movable) == len(outcome.pool.units)
+        return Refined(
+            () if is_partial else reported,
+            improved or is_better,
+            notes,
+            unclaimed,
+            bounds if may_all_move and not is_partial else {},
+            outcome.admitted,
+            choice is None or choice.is_within_gap(least or {}),
+        )
 
     def _has_time_for(self, variables: int) -> bool:
         """Whether the whole model can be built in the time that is left."""

@@ -151,13 +151,13 @@ class VictimChoice:
         leaving: frozenset[int] = frozenset(),
         *,
         exactly: bool = False,
-        closely: bool = False,
+        asks_for_places: bool = False,
     ) -> bool:
         """Look for cheaper victims, takers and places, and put them into effect; False where none are found in time.
 
         ``least``: by stage, what no plan is below whose earlier stages are at theirs. ``leaving``: units that leave
-        for that. ``exactly``: look for the least of all stages about evictions, too. ``closely``: ask CP-SAT for places
-        as well if those that are found one after the other cost more than the victims.
+        for that. ``exactly``: look for the least of all stages about evictions, too. ``asks_for_places``: have CP-SAT
+        find places, too, if those that are found one after the other cost more than the victims.
         """
         works = self._works
         if not works or all(least.get(s.name) == cost for s, cost in zip(works, self.costs, strict=False)):
@@ -166,14 +166,16 @@ class VictimChoice:
         improved = bool(leaving) and self._seated(*self._with_takers(leaving))
         if self._is_near(works, least):
             return improved
-        improved |= self._choose(works, zeros, closely=closely)
+        improved |= self._choose(works, zeros, asks_for_places=asks_for_places)
         if exactly and not self.solver_client.is_out_of_time:
-            improved |= self._choose([replace(stage, gap=0.0) for stage in self._asked], 0, closely=closely)
+            improved |= self._choose(
+                [replace(stage, gap=0.0) for stage in self._asked], 0, asks_for_places=asks_for_places
+            )
         return improved
 
-    def is_close(self, least: Mapping[str, int]) -> bool:
-        """Whether the work that leaves is within `GAP` of the ``least``, or of what is known by now."""
-        return self._is_near(self._works, dict(least) | self.bounds)
+    def is_within_gap(self, least: Mapping[str, int]) -> bool:
+        """Whether the work that leaves is within `GAP` of the ``least``, or of a bound that was found since."""
+        return any(self._is_near(self._works, known) for known in (least, self.bounds) if known)
 
     @property
     def _works(self) -> list[StageObjective]:
@@ -304,7 +306,7 @@ class VictimChoice:
         self.outcome.replace_admissions(shared.admissions)
         return reclaims_hold(self.outcome)
 
-    def _choose(self, asked: Sequence[StageObjective], zeros: int, *, closely: bool) -> bool:
+    def _choose(self, asked: Sequence[StageObjective], zeros: int, *, asks_for_places: bool) -> bool:
         """Choose victims by the stages ``asked``, of which the first ``zeros`` can be 0, and give all their places."""
         model = self._victim_model
         if not self._has_time_for_a_round:
@@ -319,7 +321,7 @@ class VictimChoice:
         evictions = {unit: admission.action for admission in found.admissions for unit in admission.units}
         leaving = frozenset(evictions)
         is_better = self._seated(*self._with_takers(leaving))
-        if is_better and (not closely or self._is_near(asked, self._cost_of(leaving))):
+        if is_better and (not asks_for_places or self._is_near(asked, self._cost_of(leaving))):
             return True
         return self._seat(evictions, found) or is_better
 

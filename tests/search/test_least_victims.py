@@ -131,14 +131,14 @@ def _packs(sizes: list[int], room: list[int]) -> bool:
     return False
 
 
-def chosen(child: SolverChild, outcome: Outcome, *, closely: bool = False) -> VictimChoice:
+def chosen(child: SolverChild, outcome: Outcome, *, asks_for_places: bool = False) -> VictimChoice:
     """Victims and places as in a large cycle, which may change the outcome."""
     rights, model_input = rights_of(outcome), JointModelInput(outcome)
     assert outcome.pool is not None
     client = SolverClient(load_model("default"), child, Budget(60.0, time.monotonic, time.monotonic()))
     joint = joint_of(model_input, rights)
     choice = VictimChoice(client, outcome, outcome.pool, rights, model_input, joint, estimate=1)
-    choice.improve({}, closely=closely)
+    choice.improve({}, asks_for_places=asks_for_places)
     return choice
 
 
@@ -148,8 +148,8 @@ def test_places_of_the_solver_cost_no_more_than_those_found_one_after_the_other(
     if outcome.pool is None or not any(a.units for a in outcome.admissions):
         pytest.skip("nobody is disturbed")
     quickly = chosen(child, outcome).costs
-    closely = chosen(child, again := drawn(seed), closely=True)
-    assert closely.costs <= quickly
+    asked = chosen(child, again := drawn(seed), asks_for_places=True)
+    assert asked.costs <= quickly
     assert reclaims_hold(again)
 
 

@@ -73,7 +73,7 @@ def make_cluster(plane: Plane, tmp_path: Path) -> Iterator[Make]:
     yield make
     for cluster in made:
         cluster.end()
-        assert cluster.complaints() == [], f"logs: {tmp_path}"
+        assert cluster.complaints() == [], f"the checker objects; logs: {tmp_path}"
 
 
 @pytest.fixture

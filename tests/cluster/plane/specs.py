@@ -168,7 +168,7 @@ def stocked(plane: Plane, folder: Path, *, claims: bool = False) -> Iterator[Clu
             for one in plane.api.page(kind).items:
                 plane.api.delete(kind, "", str(meta(one)["name"]))
         cluster.end()
-    assert cluster.complaints() == [], f"logs: {folder}"
+    assert cluster.complaints() == [], f"the checker objects; logs: {folder}"
 
 
 def _claimed(cluster: Cluster, name: str) -> None:

@@ -47,7 +47,7 @@ def kinds(plane: Plane, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ki
             maker.remove()
         cluster.end()
         _uninstall(plane)
-    assert cluster.complaints() == []
+    assert cluster.complaints() == [], "the checker objects"
 
 
 def _make(kinds: Kinds) -> None:

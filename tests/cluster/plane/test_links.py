@@ -117,7 +117,7 @@ def fleet(plane: Plane, tmp_path_factory: pytest.TempPathFactory) -> Fleet:
         found = serve(cluster)
     finally:
         cluster.end()
-    assert cluster.complaints() == []
+    assert cluster.complaints() == [], "the checker objects"
     return found
 
 
