@@ -11,11 +11,13 @@ On loaded clusters the whole joint model is too much for a cycle: with 1,000 nod
    whose bound is 0 are held at 0. Their places are found in the same way.
 3. Whether the reclaims would be allowed to take these victims is asked before (`actions.sharing`): where some find no
    taker, their queues must keep so much more that one might be found, and SCIP is asked again.
-4. Where places are missing, CP-SAT gives all their places on a restricted model: the victims leave, all other running
-   pods are fixed where they run; then, if there are none, small pods may move. With 1,000 nodes that is 0.6 and 0.7 s.
+4. Where places are missing, or those that were found let more leave, CP-SAT gives all their places on a restricted
+   model: the victims leave, all other running pods are fixed where they run; then, if there are none, small pods may
+   move. With 1,000 nodes that is 0.6 and 0.7 s.
 
 Up to `refine.WHOLE` variables all stages about evictions are then minimised exactly. Those bounds hold whatever becomes
-of it: the rows of `model.victim_model` are true of every plan for the same admissions, whichever takes which in it.
+of it: the rows of `model.victim_model` are true of every plan for the same admissions in which no other pods move,
+whichever takes which in it.
 """
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
