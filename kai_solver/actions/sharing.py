@@ -153,7 +153,7 @@ class _Sharing:
         right = problem.reclaim_right(held, leaf, charge)
         kept = right.kept(queue)
         if not right.may_look_at(queue):
-            return False  # Mostly however little is taken: what it takes itself, the queue holds before.
+            return False  # The queue is judged before any of these leave: to take fewer of them would not help.
         rest = _less(held[theirs], sum_of(candidates.parts for candidates in own))
         lasts = sorted(frozenset[Charge]().union(*(candidates.lasts for candidates in own)), key=_by_gpu)
         if not lasts:

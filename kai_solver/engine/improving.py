@@ -16,6 +16,7 @@ from kai_solver.engine.prices import Prices
 from kai_solver.engine.progress import FaultReporter
 from kai_solver.engine.proving import has_unknown
 from kai_solver.errors.barrier import caught
+from kai_solver.planstate.allocation_units import AllocationUnit
 from kai_solver.planstate.outcome import Outcome
 from kai_solver.search.child import SolverChild
 from kai_solver.search.linking import link_stage
@@ -84,8 +85,9 @@ class Improver:
         # Victims take 1 to 3 s of CPU on 2,000 loaded nodes, questions all that is left (2026-11-23).
         are_victims_first = is_priced and not time.is_nearly_over() and self.known.variables(outcome) > WHOLE
         nothing_to_ask = not has_unknown(outcome) and not (self.leaves_moves and outcome.waiting)
-        refined, admitted = None, outcome.admitted
+        refined, admitted = None, frozenset[AllocationUnit]()
         if are_victims_first:
+            admitted = outcome.admitted
             refined = self._choose(outcome, is_priced=is_priced, asks_for_places=nothing_to_ask)
         self._consolidate_late(outcome)
         self._ask_open(outcome)

@@ -14,7 +14,7 @@ import numpy as np
 from kai_solver.domain import Action
 from kai_solver.model.joint import Arrival, IntArray, Joint, Mover
 from kai_solver.planstate.allocation_units import AllocationUnit
-from kai_solver.planstate.outcome import Admission, Outcome
+from kai_solver.planstate.outcome import Outcome
 from kai_solver.prices import Packing, Programme, Solved, Unit, programme_of
 from kai_solver.prices.packing import Block
 from kai_solver.problem.capacity import fitting
@@ -84,7 +84,7 @@ class Pricing:
         self._child = child
         self._by_gpus = by_gpus
         self._should_stop = should_stop
-        self._admissions: list[Admission] = []
+        self._admitted: frozenset[AllocationUnit] = frozenset()
         self._rights: Rights | None = None
         self._asked: Programme | None = None
         self._units: tuple[int, ...] = ()
@@ -98,7 +98,7 @@ class Pricing:
         where units might leave in parts, or pods may stay where the model has no place for them: then the programme
         would be of another question.
         """
-        self._admissions, self._rights = list(outcome.admissions), rights
+        self._admitted, self._rights = outcome.admitted, rights
         self._asked, self._priced = None, None
         if outcome.pool is None:
             return
@@ -116,7 +116,7 @@ class Pricing:
 
     def is_of(self, outcome: Outcome) -> bool:
         """Whether `begin` was called for what ``outcome`` admits now, whatever it takes for that."""
-        return _admitted(outcome.admissions) == _admitted(self._admissions)
+        return outcome.admitted == self._admitted
 
     def covers(self, outcome: Outcome, rights: Rights) -> bool:
         """Whether bounds of `begin` hold for ``outcome``: it admits all that was admitted then, and by no more rights.
@@ -124,7 +124,7 @@ class Pricing:
         A plan for more gangs is one for fewer, as long as those that came later let nothing else leave, and no unit in
         parts. All may move.
         """
-        if self._rights is None or not _admitted(self._admissions) <= _admitted(outcome.admissions):
+        if self._rights is None or not self._admitted <= outcome.admitted:
             return False
         if is_loose(outcome, rights):
             return False
@@ -164,10 +164,6 @@ class Pricing:
         """By stage, what no plan is below whose earlier stages cost no more than ``values``; none without an answer."""
         priced = self.priced(deadline_s)
         return {} if priced is None else priced.bounds_at(values)
-
-
-def _admitted(admissions: Sequence[Admission]) -> set[AllocationUnit]:
-    return {admission.allocation_unit for admission in admissions}
 
 
 def packing_of(joint: Joint, *, by_gpus: bool = False) -> Packing:
