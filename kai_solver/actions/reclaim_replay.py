@@ -4,6 +4,9 @@ The stages choose victims for all reclaimers together, by rights from before any
 which reclaim then decides whether every single one is allowed (`fairness.reclaim`).
 """
 
+from copy import copy
+from typing import Self
+
 from kai_solver.domain import Action
 from kai_solver.fairness import ReclaimLedger
 from kai_solver.planstate.eligibility import reclaim_allowed
@@ -32,6 +35,15 @@ class ReclaimReplay:
         self.allocated = [list(row) for row in self.problem.allocated]
         self.fixed = [list(row) for row in self.problem.allocated_fixed]
         self.gone: set[int] = set()
+        self._charges: dict[tuple[int, ...], tuple[Charge, Charge]] = {}
+        """By the pods of an admission."""
+
+    def copy(self) -> Self:
+        """What the queues hold now, on its own."""
+        other = copy(self)
+        other.allocated, other.fixed = [list(row) for row in self.allocated], [list(row) for row in self.fixed]
+        other.gone = set(self.gone)
+        return other
 
     def admit(self, admission: Admission) -> bool:
         """Book the admission and its victims; False where it is a reclaim that is not allowed."""
@@ -55,11 +67,18 @@ class ReclaimReplay:
 
     def charge_of(self, admission: Admission) -> Charge:
         """What the admission costs its queue at its places."""
-        return sum_of(self.state.places[pod].charge for pod in admission.allocation_unit.pods)
+        return self._charged(admission)[0]
 
     def asked_by(self, admission: Admission) -> Charge:
         """What its rights to reclaim are asked for: requests by GPU memory count on the smallest devices."""
-        return charge_of(self.problem, admission.allocation_unit.pods)
+        return self._charged(admission)[1]
+
+    def _charged(self, admission: Admission) -> tuple[Charge, Charge]:
+        pods = admission.allocation_unit.pods
+        if pods not in self._charges:
+            charged = sum_of(self.state.places[pod].charge for pod in pods)
+            self._charges[pods] = charged, charge_of(self.problem, pods)
+        return self._charges[pods]
 
     def _is_allowed(self, admission: Admission) -> bool:
         """With victims that it shares with an earlier one still in their places."""
@@ -85,6 +104,10 @@ class ReclaimReplay:
 
     def add(self, leaf: int, charge: Charge, sign: int, *, is_fixed: bool = False) -> None:
         """``sign`` times ``charge`` for a leaf queue and all above it."""
-        for queue in self.problem.queues.path[leaf]:
-            for table in (self.allocated, self.fixed) if is_fixed else (self.allocated,):
-                table[queue] = [held + sign * amount for held, amount in zip(table[queue], charge, strict=True)]
+        cpu, memory, gpu = charge
+        for table in (self.allocated, self.fixed) if is_fixed else (self.allocated,):
+            for queue in self.problem.queues.path[leaf]:
+                row = table[queue]
+                row[0] += sign * cpu
+                row[1] += sign * memory
+                row[2] += sign * gpu

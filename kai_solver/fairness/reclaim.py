@@ -309,6 +309,21 @@ class ReclaimLedger:
         self._touched.update(self._right.tree.path[victim_leaf])
         self._involved.update(resource for resource in range(3) if charge[resource] > 0)
 
+    def takes(self, victim_leaf: int, parts: Iterable[Amounts]) -> bool:
+        """Take the ``parts`` of one gang beside what is taken if rules 3 and 4 allow it; else nothing changes."""
+        before = {queue: list(row) for queue, row in self._left.items()}, set(self._touched), set(self._involved)
+        for part in parts:
+            if not self.allows(victim_leaf):
+                break
+            self.take(victim_leaf, part)
+        else:
+            if self.saturation_ok():
+                return True
+        for queue, row in before[0].items():
+            self._left[queue][:] = row
+        self._touched, self._involved = before[1:]
+        return False
+
     def take_all(self, victim_leaves: Iterable[int], parts: Iterable[tuple[int, Amounts]]) -> bool:
         """Take ``parts`` (leaf queue, charge) in this order; False where a rule refuses it.
 

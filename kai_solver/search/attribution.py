@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from kai_solver.actions.reclaim_replay import reclaims_hold
-from kai_solver.actions.sharing import Shared, VictimGroup, share_out
+from kai_solver.actions.sharing import NO_TRIES, Shared, Tries, VictimGroup, share_out
 from kai_solver.domain import Action
 from kai_solver.model.decode import Decision
 from kai_solver.model.joint import Joint, Mover
@@ -35,13 +35,13 @@ def attribute(outcome: Outcome, joint: Joint, decision: Decision, takers: Sequen
     return not shared.left and reclaims_hold(outcome)
 
 
-def share_victims(outcome: Outcome, evicted: Sequence[Mover], evictors: "Evictors") -> Shared:
-    """For which admissions ``evicted`` could leave, before any pod has a place."""
+def share_victims(outcome: Outcome, evicted: Sequence[Mover], evictors: "Evictors", tries: Tries = NO_TRIES) -> Shared:
+    """For which admissions ``evicted`` could leave, before any pod has a place; ``tries`` as of `share_out`."""
     by_gang: dict[int, list[Mover]] = {}
     for mover in evicted:
         by_gang.setdefault(mover.gang, []).append(mover)
     return share_out(
-        outcome, (VictimGroup(tuple(m.unit for m in own), evictors.of_all(own)) for own in by_gang.values())
+        outcome, (VictimGroup(tuple(m.unit for m in own), evictors.of_all(own)) for own in by_gang.values()), tries
     )
 
 

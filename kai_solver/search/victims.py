@@ -24,7 +24,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from kai_solver.actions.reclaim_replay import reclaims_hold
-from kai_solver.actions.sharing import Shared
+from kai_solver.actions.sharing import Shared, Tries
 from kai_solver.domain import FAMILIES, Action
 from kai_solver.model.build import Formulation, formulate
 from kai_solver.model.decode import Decision, expand
@@ -67,9 +67,9 @@ ROUND_S = 4e-5
 0.5 s of CPU time there (2026-11-23)."""
 GAP = 0.001
 """Part of the least work that is not searched for; takers and places cost more."""
-VICTIMS_PART, SEATS_PART, TAKERS_PART = 0.4, 0.8, 0.3
-"""Most of the time that is left for each choice of victims, for places, and for each programme of victims with takers.
-"""
+VICTIMS_PART, SEATS_PART, TAKERS_PART, SHARING_PART = 0.4, 0.8, 0.3, 0.2
+"""Most of the time that is left for each choice of victims, for places, for each programme of victims with takers, and
+to search for their takers."""
 SMALL = 4_000
 """Thousandths of GPUs of pods that may move for places: with them CP-SAT finds places on 1,000 loaded nodes (seed 3) in
 0.7 s, with all that may move in none of 4 s (2026-11-23)."""
@@ -118,6 +118,11 @@ class VictimChoice:
     """Without rows until SCIP is asked."""
     _asked: list[StageObjective] = field(init=False)
     _evictors: Evictors | None = field(init=False, default=None)
+    """Which admissions may evict a unit."""
+    _known: dict[frozenset[int], Shared] = field(init=False, default_factory=dict)
+    """Their takers, by what leaves."""
+    _early: frozenset[int] = field(init=False, default=frozenset())
+    """As of `Shared`, the last time that any were."""
 
     @staticmethod
     def is_for(solver_client: SolverClient, estimate: int) -> bool:
@@ -228,16 +233,18 @@ class VictimChoice:
         return [mover for mover in self.joint.movers if mover.unit in units]
 
     def _shared(self, leaving: frozenset[int]) -> Shared:
-        """Which admissions take ``leaving``."""
-        return share_victims(self.outcome, self._movers_of(leaving), self._able)
-
-    @property
-    def _able(self) -> Evictors:
-        """Which admissions may evict a unit, found once for the same admissions."""
-        known, admissions = self._evictors, self.outcome.admissions
-        if known is None or known.admissions != admissions:
-            known = self._evictors = Evictors(admissions, self.rights.takers)
-        return known
+        """Which admissions take ``leaving``; found once for the same admissions."""
+        admissions = self.outcome.admissions
+        if self._evictors is None or self._evictors.admissions != admissions:
+            self._evictors, self._known = Evictors(admissions, self.rights.takers), {}
+        shared = self._known.get(leaving)
+        if shared is None:
+            client = self.solver_client
+            until_s = client.budget.limit_s(SHARING_PART * client.budget.left_s)
+            tries = Tries(is_late=lambda: client.is_out_of_time or client.budget.clock() > until_s, first=self._early)
+            shared = self._known[leaving] = share_victims(self.outcome, self._movers_of(leaving), self._evictors, tries)
+            self._early = shared.early or self._early
+        return shared
 
     def _with_takers(self, leaving: frozenset[int]) -> tuple[frozenset[int], set[int]]:
         """Units like ``leaving`` that all have gangs that may take them, as far as they are found.
@@ -340,7 +347,7 @@ class VictimChoice:
             if [stage.value_of(values) for stage in asked] >= list(costs[: len(asked)]):
                 return None
             movers = model.evicted(values)
-            shared = share_victims(self.outcome, movers, self._able)
+            shared = self._shared(frozenset(mover.unit for mover in movers))
             if not shared.left:
                 return shared
             left = _left(shared)

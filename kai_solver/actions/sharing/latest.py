@@ -1,4 +1,4 @@
-"""Victims assigned to the reclaims of a finished cycle, from the last reclaim to the first.
+"""Victims that go to the latest reclaims which may take them, from the last reclaim to the first.
 
 With ``held`` what the queues hold after a reclaim, rule 3 of `fairness.reclaim` for a levelled queue V that loses by it
 is
@@ -7,19 +7,21 @@ is
 
 whatever the other victims are, since V gains nothing by the reclaim. Rule 4 is about ``held`` as well. What the queues
 finally hold is known. So, going backwards, each reclaim takes all that it may of a queue, or nothing. A victim of a
-later reclaim was still running before all earlier ones, and their rights only grow by it. Only rule 1, the reclaimer's
-queue within its share, may suffer: then a way to assign the victims may be missed.
+later reclaim was still running before all earlier ones, and that much more V holds.
+
+It is not always good to be late. The reclaimer's own queues hold more, too: rule 1 asks that its leaf queue stays
+within its share, and rule 4 that R is less saturated than V. And with two levels above a leaf queue, it may be that it
+holds too little for the late reclaims beside it, and its parent too little for the earlier ones from elsewhere.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass
 
 from kai_solver.actions.reclaim_replay import ReclaimReplay
+from kai_solver.actions.sharing.victims import NOTHING, Taken, Victims
 from kai_solver.domain import Action
 from kai_solver.fairness import exceeds, levelled, saturation_bound
-from kai_solver.planstate.eligibility import victim_parts
-from kai_solver.planstate.outcome import Admission, Outcome
-from kai_solver.planstate.victims import VictimPool
+from kai_solver.planstate.outcome import Admission
 from kai_solver.problem.charges import Charge, sum_of
 from kai_solver.units import GPU, UNLIMITED
 
@@ -28,43 +30,14 @@ BY_WEIGHT = (GPU, 1, 0)
 
 
 @dataclass(frozen=True, slots=True)
-class VictimGroup:
-    """Units that are evicted (or moved) together, for one of the admissions ``able`` (by number)."""
-
-    units: tuple[int, ...]
-    able: frozenset[int]
-    evicted: bool = True
-
-
-@dataclass(frozen=True, slots=True)
-class Shared:
-    """``admissions`` with the units that they take, and the groups ``left`` that none may take.
-
-    ``short``: by queue, (resource, how much more it would have to hold) for some of what is left to be taken.
-    """
-
-    admissions: list[Admission]
-    left: list[VictimGroup]
-    short: Mapping[int, tuple[int, int]] = field(default_factory=dict)
-
-
-def share_out(outcome: Outcome, groups: Iterable[VictimGroup]) -> Shared:
-    """Assign every victim group to one admission that may take it, whatever the admissions took before."""
-    left = list(groups)
-    if outcome.pool is None:
-        return Shared(outcome.admissions, left)
-    return _Sharing(outcome, outcome.pool, left).run()
-
-
-@dataclass(frozen=True, slots=True)
 class _Candidates:
-    """Victim groups of one leaf queue that the same admissions may take: one takes them all, or none does.
+    """Victims of one leaf queue that the same admissions may take: one takes them all, or none does.
 
-    ``charge``: what the queue loses by them (nothing if they move). ``parts``: the sum of all parts that rule 3 tests,
-    ``lasts``: the last parts of each group.
+    ``charge``: what the queue loses by them. ``parts``: the sum of all parts that rule 3 tests, ``lasts``: the last
+    parts of each.
     """
 
-    groups: list[VictimGroup]
+    victims: Sequence[Victims]
     queue: int
     charge: Charge
     parts: Charge
@@ -75,60 +48,70 @@ _Level = tuple[int, int]
 """The levelled queues R and V."""
 
 
-class _Sharing:
-    """What every queue holds, and the groups not taken yet, as the admissions are gone through backwards."""
+class Latest:
+    """What every queue holds, and what is not taken yet, as the admissions are gone through backwards.
 
-    def __init__(self, outcome: Outcome, pool: VictimPool, groups: Iterable[VictimGroup]) -> None:
-        self.problem, self.pool = outcome.state.problem, pool
-        self.admissions = [replace(admission, units=()) for admission in outcome.admissions]
-        self.replay = ReclaimReplay(outcome, pool)
+    Attributes
+    ----------
+    taken
+        By admission, what it takes: at first what is given to it.
+    short
+        By queue, (resource, how much more it would have to hold) for some of what is left to be taken.
+    saturated
+        Levelled queues of reclaimers that were too saturated for a victim's, as found on the way.
+    """
+
+    def __init__(
+        self,
+        start: ReclaimReplay,
+        admissions: Sequence[Admission],
+        victims: Iterable[Victims],
+        taken: Taken = NOTHING,
+    ) -> None:
+        self.replay, self.problem = start.copy(), start.problem
+        self.admissions = admissions
+        self.taken = {number: list(own) for number, own in taken.items()}
         self.short: dict[int, tuple[int, int]] = {}
-        alike: dict[tuple[int, frozenset[int]], list[VictimGroup]] = {}
-        for group in groups:
-            queue = self.problem.gangs[pool.units[group.units[0]].gang].queue
-            alike.setdefault((queue, group.able), []).append(group)
-        self.waiting = [(able, self._candidates(queue, own)) for (queue, able), own in alike.items()]
-        for admission in self.admissions:
+        self.saturated: dict[int, None] = {}
+        given = {id(one) for own in taken.values() for one in own}
+        alike: dict[tuple[int, frozenset[int]], list[Victims]] = {}
+        for one in victims:
+            if id(one) not in given:
+                alike.setdefault((one.queue, one.group.able), []).append(one)
+        self._waiting = [(able, _candidates(own)) for (_, able), own in alike.items()]
+        for admission in admissions:
             self.replay.receive(admission)
-        self._charge((candidates for _, candidates in self.waiting), -1)
+        self._charge((candidates for _, candidates in self._waiting), -1)
+        self._charge((one for own in self.taken.values() for one in own), -1)
 
-    def run(self) -> Shared:
+    @property
+    def left(self) -> list[Victims]:
+        """What no admission takes."""
+        return [one for _, candidates in self._waiting for one in candidates.victims]
+
+    def run(self) -> None:
         """From the last admission to the first."""
         for number in range(len(self.admissions) - 1, -1, -1):
             admission = self.admissions[number]
             self.replay.receive(admission, -1)
-            able = [candidates for may, candidates in self.waiting if number in may]
-            mine = self._taken(admission, able) if able else []
+            if number in self.taken:
+                self._charge(self.taken[number], +1)
+            able = [candidates for may, candidates in self._waiting if number in may]
+            mine = self._takes(admission, able) if able else []
             if mine:
-                taken = set(map(id, mine))
-                self.waiting = [one for one in self.waiting if id(one[1]) not in taken]
-                units = tuple(unit for candidates in mine for group in candidates.groups for unit in group.units)
-                self.admissions[number] = replace(admission, units=units)
-        left = [group for _, candidates in self.waiting for group in candidates.groups]
-        return Shared(self.admissions, left, self.short)
+                known = set(map(id, mine))
+                self._waiting = [one for one in self._waiting if id(one[1]) not in known]
+                self.taken.setdefault(number, []).extend(one for candidates in mine for one in candidates.victims)
 
-    def _candidates(self, queue: int, groups: list[VictimGroup]) -> _Candidates:
-        charges: list[Charge] = []
-        parts: list[Charge] = []
-        lasts: set[Charge] = set()
-        for group in groups:
-            units = [self.pool.units[unit] for unit in group.units]
-            charges += [unit.charge for unit in units] if group.evicted else []
-            if group.evicted or not self.problem.policy.consolidating_reclaim:
-                tested = victim_parts(self.replay.state, units)
-                parts += tested
-                lasts.update(tested[-1:])
-        return _Candidates(groups, queue, sum_of(charges), sum_of(parts), frozenset(lasts))
-
-    def _charge(self, candidates: Iterable[_Candidates], sign: int) -> None:
+    def _charge(self, leaving: Iterable[_Candidates | Victims], sign: int) -> None:
         """Give their queues what they hold, or take it; once a queue, since its whole path changes."""
         of_queue: dict[int, list[Charge]] = {}
-        for one in candidates:
+        for one in leaving:
             of_queue.setdefault(one.queue, []).append(one.charge)
         for queue, charges in of_queue.items():
             self.replay.add(queue, sum_of(charges), sign)
 
-    def _taken(self, admission: Admission, able: list[_Candidates]) -> list[_Candidates]:
+    def _takes(self, admission: Admission, able: list[_Candidates]) -> list[_Candidates]:
         """Those of ``able`` that the admission takes; they are back in their queues then."""
         gang, charge = self.problem.gangs[admission.allocation_unit.gang], self.replay.asked_by(admission)
         if admission.action is Action.RECLAIM:
@@ -181,6 +164,7 @@ class _Sharing:
         mine, theirs = (self.problem.share[queue] for queue in level)
         for resource in BY_WEIGHT:
             if mine[resource] > 0 and ours[resource] > mine[resource]:
+                self.saturated[level[0]] = None
                 needed = ours[resource] * theirs[resource] // mine[resource] + 1
                 self._note(level[1], resource, needed - rest[resource])
                 break
@@ -189,6 +173,13 @@ class _Sharing:
     def _note(self, queue: int, resource: int, missing: int) -> None:
         if missing > 0 and (queue not in self.short or missing < self.short[queue][1]):
             self.short[queue] = (resource, missing)
+
+
+def _candidates(victims: Sequence[Victims]) -> _Candidates:
+    """Of some victims at least."""
+    parts = sum_of(part for one in victims for part in one.parts)
+    lasts = frozenset(part for one in victims for part in one.parts[-1:])
+    return _Candidates(victims, victims[0].queue, sum_of(one.charge for one in victims), parts, lasts)
 
 
 def _by_gpu(charge: Charge) -> Charge:

@@ -1,0 +1,6 @@
+"""Victims assigned to the admissions of a finished cycle, where it is known what leaves and what is admitted."""
+
+from kai_solver.actions.sharing.share import NO_TRIES, Tries, share_out
+from kai_solver.actions.sharing.victims import Shared, VictimGroup
+
+__all__ = ["NO_TRIES", "Shared", "Tries", "VictimGroup", "share_out"]

@@ -1,0 +1,85 @@
+"""Victims that go to the earliest reclaims which may take them, gang by gang, forwards."""
+
+from bisect import insort
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+
+from kai_solver.actions.reclaim_replay import ReclaimReplay
+from kai_solver.actions.sharing.victims import NOTHING, Taken, Victims
+from kai_solver.domain import Action
+from kai_solver.fairness import ReclaimLedger, ReclaimRight
+from kai_solver.planstate.outcome import Admission
+from kai_solver.problem.charges import Charge
+
+
+def earliest(
+    start: ReclaimReplay, admissions: Sequence[Admission], victims: Iterable[Victims], planned: Taken = NOTHING
+) -> tuple[dict[int, list[Victims]], list[Victims]]:
+    """What each admission takes, and what none takes; all that is taken is allowed.
+
+    Each takes what is ``planned`` for it, then what it may of ``victims`` and of what was refused to earlier ones.
+    ``start``: what the queues hold before all of them.
+    """
+    replay = start.copy()
+    waiting: dict[tuple[int, frozenset[int]], list[Victims]] = defaultdict(list)
+    for one in victims:
+        insort(waiting[one.queue, one.group.able], one, key=_size)
+    taken: dict[int, list[Victims]] = {}
+    for number, admission in enumerate(admissions):
+        mine = [own for (_, able), own in waiting.items() if own and number in able]
+        if number in planned or mine:
+            taken[number], refused = _takes(replay, admission, planned.get(number, ()), mine)
+            for one in refused:
+                insort(waiting[one.queue, one.group.able], one, key=_size)
+        replay.receive(admission)
+        for one in taken.get(number, ()):
+            replay.add(one.queue, one.charge, -1)
+    return taken, [one for own in waiting.values() for one in own]
+
+
+def _takes(
+    replay: ReclaimReplay, admission: Admission, planned: Iterable[Victims], waiting: Sequence[list[Victims]]
+) -> tuple[list[Victims], list[Victims]]:
+    """What the admission takes, which ``waiting`` loses then, and what of its ``planned`` victims is refused."""
+    taken: list[Victims] = []
+    refused: list[Victims] = []
+    judge = _Judge(replay, admission)
+    for one in sorted(planned, key=_size):
+        (taken if judge.takes(one) else refused).append(one)
+    for own in waiting:
+        # Of larger ones, none is allowed where a smaller one is refused.
+        count = next((number for number, one in enumerate(own) if not judge.takes(one)), len(own))
+        taken += own[:count]
+        del own[:count]
+    return taken, refused
+
+
+class _Judge:
+    """Whether the admission may take one victim more."""
+
+    def __init__(self, replay: ReclaimReplay, admission: Admission) -> None:
+        self.right: ReclaimRight | None = None
+        self.has_right = True
+        self._ledger: ReclaimLedger | None = None
+        self._may_look_at: dict[int, bool] = {}
+        if admission.action is Action.RECLAIM:
+            gang = replay.problem.gangs[admission.allocation_unit.gang]
+            self.right = replay.problem.reclaim_right(replay.allocated, gang.queue, replay.asked_by(admission))
+            self.has_right = self.right.refusal(replay.fixed, preemptible=gang.gang.preemptible) is None
+
+    def takes(self, one: Victims) -> bool:
+        """Take it if that is allowed."""
+        if self.right is None or not self.has_right:
+            return self.has_right
+        if one.queue not in self._may_look_at:
+            self._may_look_at[one.queue] = self.right.may_look_at(one.queue)
+        if not self._may_look_at[one.queue]:
+            return False
+        self._ledger = self._ledger or ReclaimLedger(self.right)
+        return self._ledger.takes(one.queue, one.parts)
+
+
+def _size(victims: Victims) -> Charge:
+    """Its last part, by which reclaim orders gangs (`planstate.eligibility.reclaim_allowed`)."""
+    cpu, memory, gpu = victims.parts[-1] if victims.parts else (0, 0, 0)
+    return gpu, memory, cpu
