@@ -225,7 +225,7 @@ class StageOptimizer:
                 fault = (
                     "a part of the model has no plan"
                     if decision is None
-                    else _apply(outcome, joint, decision, rights.takers)
+                    else _apply(outcome, joint, decision, rights.takers, self.solver_client)
                 )
                 is_late = not fault and outcome.pool is None and _starting(outcome) < starting
                 if is_late:
@@ -419,7 +419,9 @@ def _stages(stages: Sequence[StageObjective], result: SessionResult, values: Int
     return tuple(found)
 
 
-def _apply(outcome: Outcome, joint: Joint, decision: Decision, takers: Sequence[frozenset[int]]) -> str:
+def _apply(
+    outcome: Outcome, joint: Joint, decision: Decision, takers: Sequence[frozenset[int]], client: SolverClient
+) -> str:
     """Put the decision into effect; else what was in the way, with all as it was."""
     mark, admissions, before = outcome.state.mark(), outcome.admissions, Disturbed.of(outcome.state)
     if not apply(outcome.state, outcome.pool, joint, decision, [(a.allocation_unit, a.action) for a in admissions]):
@@ -427,7 +429,7 @@ def _apply(outcome: Outcome, joint: Joint, decision: Decision, takers: Sequence[
     if Disturbed.of(outcome.state).is_more_than(before):
         outcome.state.rollback(mark)
         return "the solver would move fewer parts of gangs, but more pods; the moves found before are kept"
-    if attribute(outcome, joint, decision, takers):
+    if attribute(outcome, joint, decision, takers, lambda: client.is_out_of_time):
         return ""
     outcome.state.rollback(mark)
     outcome.replace_admissions(admissions)
