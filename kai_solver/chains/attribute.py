@@ -5,11 +5,11 @@ may take it (`search.rights`). An admission for which nothing leaves any more ma
 as well have had others moved, of whatever queue and priority.
 """
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 
 from kai_solver.actions.reclaim_replay import reclaims_hold
-from kai_solver.actions.sharing import Tries, VictimGroup, share_out
+from kai_solver.actions.sharing import VictimGroup, share_out
 from kai_solver.domain import Action
 from kai_solver.planstate.outcome import Admission, Outcome
 from kai_solver.planstate.victims import VictimPool
@@ -33,13 +33,11 @@ class Charging:
     per_gang: int = UNLIMITED
 
 
-def charge(
-    outcome: Outcome, pool: VictimPool, changed: Iterable[int], charging: Charging, is_late: Callable[[], bool]
-) -> bool:
+def charge(outcome: Outcome, pool: VictimPool, changed: Iterable[int], charging: Charging) -> bool:
     """Let the admissions of ``outcome`` disturb the units that are disturbed now; False where that is not allowed.
 
     ``changed``: units that may be disturbed now and were not before, or the other way round. The admissions are to be
-    put back by the caller where it is not allowed. ``is_late``: as of `Tries`.
+    put back by the caller where it is not allowed.
     """
     units = {unit for admission in outcome.admissions for unit in admission.units}.union(changed)
     disturbed = sorted(unit for unit in units if pool.is_disturbed(unit))
@@ -51,7 +49,7 @@ def charge(
     outcome.replace_admissions(found.admissions())
     if reclaims_hold(outcome):
         return True
-    shared = share_out(outcome, found.victim_groups(evicted, moved), Tries(is_late=is_late))
+    shared = share_out(outcome, found.victim_groups(evicted, moved))
     outcome.replace_admissions(shared.admissions)
     return not shared.left and reclaims_hold(outcome)
 

@@ -117,7 +117,7 @@ class Effecting:
         done = self._return(groups, result) and self._place(groups, result) and self._holds(groups)
         if done:
             outcome.replace_admissions([*admissions, *self._new(groups, result)])
-            done = charge(outcome, pool, self._units(groups), self.charging, self.is_late) and self.judge(outcome)
+            done = charge(outcome, pool, self._units(groups), self.charging) and self.judge(outcome)
         if done:
             pool.pin(a.allocation_unit.gang for a in self._new(groups, result))
             return True

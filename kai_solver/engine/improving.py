@@ -92,8 +92,7 @@ class Improver:
         self._consolidate_late(outcome)
         self._ask_open(outcome)
         is_done = nothing_to_ask or (refined is not None and refined.is_within_gap)
-        keeps_time = outcome.state.problem.fabric is not None  # Links come last.
-        if not are_victims_first or outcome.admitted != admitted or not (is_done or keeps_time):
+        if not are_victims_first or outcome.admitted != admitted or not is_done:
             again = self._choose(outcome, is_priced=is_priced)
             refined = refined if again is None else again.after(refined)
         spare(outcome)
@@ -172,7 +171,10 @@ class Improver:
             reseat(outcome)
             refined = Refined(stages, improved=False)
         else:
-            client = self.asking.client(child, self.time.stages_s)
+            seconds = self.time.stages_s
+            if not self.time.is_exact:
+                seconds -= self._links_s(outcome)
+            client = self.asking.client(child, seconds)
             optimizer, pricing = StageOptimizer(client, self.time.say_stage), self.prices.of(outcome)
             priced = None if pricing is None else self.prices.found(pricing)
             if pricing is None or priced is None:
@@ -200,13 +202,18 @@ class Improver:
             questions.run(lambda: client.is_out_of_time)
         self.time.phase("questions")
 
+    def _links_s(self, outcome: Outcome) -> float:
+        """Seconds for links, which come last."""
+        if outcome.state.problem.fabric is None:
+            return 0.0
+        return sum(stage.share for stage in self.model.stages if stage.name == "links") * self.time.budget_s
+
     def _link(self, outcome: Outcome) -> Stage | None:
         """Exchange seats and victims for better links; None where these make no difference."""
         time = self.time
         if outcome.state.problem.fabric is None or time.is_out():
             return None
-        share_s = sum(s.share for s in self.model.stages if s.name == "links") * time.budget_s
-        end_s = time.clock() + share_s
+        end_s = time.clock() + self._links_s(outcome)
         if not self.model.search.enabled:
             end_s = max(end_s, time.start_s + time.budget_s / 2)  # The same on every machine that has time.
         stage = link_stage(

@@ -14,9 +14,10 @@ level) in domain d::
 Every solution of the joint model gives one of this, at the same cost: what is minimised here bounds the stages there.
 """
 
-from collections.abc import Container, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import gcd
+from typing import NamedTuple
 
 import numpy as np
 
@@ -70,25 +71,25 @@ class VictimModel:
             if kept:
                 self.spec.add_le([(1, var)], int(high[var]) - kept, family="leavers")
 
-    def spare(
-        self,
-        evicted: Sequence[Mover],
-        left: Container[int],
-        short: Mapping[int, tuple[int, int]],
-        *,
-        again: bool = False,
-    ) -> None:
-        """Ask that less is taken where the units ``left`` have no taker among those ``evicted``.
-
-        ``short``: by queue, of which resource how much more it would have to hold. Where that is more than what is
-        left, and where nothing is known to be short, no more may go from the leaf queues than has found takers.
-        ``again``: as of `sparing`.
-        """
-        movers = [_mover(item) for item, _ in self.gone]
-        for leaves, resource, most in sparing(self.path, movers, evicted, left, short, again=again):
-            paid = [(_mover(item).charge[resource], var) for item, var in self.gone if _pays(item, leaves)]
-            terms, least = coarse([term for term in paid if term[0]], most)
+    def spare(self, spared: "Iterable[Spared]") -> None:
+        """Ask that less is taken where victims have no taker."""
+        for one in spared:
+            paid = [(_mover(item).charge[one.resource], var) for item, var in self.gone if one.counts(_mover(item))]
+            terms, least = coarse([term for term in paid if term[0]], one.most)
             self.spec.add_le(terms, least, family="leavers")
+
+
+class Spared(NamedTuple):
+    """The ``most`` of a resource that other queues may take from these leaf queues, by ``less`` than they would."""
+
+    leaves: frozenset[int]
+    resource: int
+    most: int
+    less: int
+
+    def counts(self, mover: Mover) -> bool:
+        """Whether what the mover charges counts."""
+        return mover.queue in self.leaves and mover.reclaimable and not mover.preemptable
 
 
 def sparing(
@@ -99,8 +100,11 @@ def sparing(
     short: Mapping[int, tuple[int, int]],
     *,
     again: bool = False,
-) -> Iterator[tuple[frozenset[int], int, int]]:
-    """Leaf queues, a resource, and the most of it that may leave them for other queues, by `VictimModel.spare`.
+) -> Iterator[Spared]:
+    """What is to be taken less, where the units ``left`` have no taker among those ``evicted``.
+
+    ``short``: by queue, of which resource how much more it would have to hold. Where that is more than what is left,
+    and where nothing is known to be short, no more may go from the leaf queues than has found takers.
 
     Of the queues above a leaf, the one that is short of least is spared first; for all leaves that have the same,
     together. ``again``: the leaf itself, or without a shortage of its own just those leaves, since others below that
@@ -123,16 +127,11 @@ def sparing(
             rows = [(frozenset(below), missing)]
         for leaves, amount in rows:
             goes = sum(m.charge[resource] for m in evicted if m.queue in leaves and not m.preemptable)
-            yield leaves, resource, goes - max(1, amount)
+            yield Spared(leaves, resource, goes - max(1, amount), max(1, amount))
 
 
 def _mover(item: MoverClass | MoverUnit) -> Mover:
     return item.first if isinstance(item, MoverClass) else item.mover
-
-
-def _pays(item: MoverClass | MoverUnit, leaves: Container[int]) -> bool:
-    mover = _mover(item)
-    return mover.queue in leaves and mover.reclaimable and not mover.preemptable
 
 
 @dataclass(slots=True)

@@ -20,13 +20,13 @@ of it: the rows of `model.victim_model` are true of every plan for the same admi
 whichever takes which in it.
 """
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
 
 from kai_solver.actions.reclaim_replay import reclaims_hold
-from kai_solver.actions.sharing import Shared, Tries
+from kai_solver.actions.sharing import Shared, Tries, VictimGroup
 from kai_solver.domain import FAMILIES, Action
 from kai_solver.model.build import Formulation, formulate
 from kai_solver.model.decode import Decision, expand, hint_values
@@ -37,6 +37,7 @@ from kai_solver.model.stages import EVICTED, stages
 from kai_solver.model.variables import Variables
 from kai_solver.model.victim_model import (
     Evictions,
+    Spared,
     VictimModel,
     add_rows,
     formulate_victim_model,
@@ -69,7 +70,7 @@ ROUND_S = 4e-5
 0.5 s of CPU time there (2026-11-23)."""
 GAP = 0.001
 """Part of the least work that is not searched for; takers and places cost more."""
-VICTIMS_PART, SEATS_PART, MOVES_PART, TAKERS_PART, SHARING_PART = 0.4, 0.8, 0.5, 0.3, 0.2
+VICTIMS_PART, SEATS_PART, MOVES_PART, TAKERS_PART, SHARING_PART = 0.4, 0.8, 0.5, 0.3, 0.3
 """Most of the time that is left for each choice of victims, for places, for places with few moves, for each programme
 of victims with takers, and to search for their takers."""
 SMALL = 4_000
@@ -262,44 +263,30 @@ class VictimChoice:
         for number in range(TAKER_ROUNDS):
             if not shared.left or not self._has_time_for(2):
                 break
-            rows += self._sparing(self._movers_of(leaving), _left(shared), shared.short, again=number > 0)
+            rows += map(self._row, self._spared(self._movers_of(leaving), shared, again=number > 0))
             found = self.leaving_by(rows, budget.limit_s(TAKERS_PART * budget.left_s))
             again = self._shared(found) if found else shared
             if len(_left(again)) >= len(_left(shared)):
                 break  # More rows of this kind help no more, or the programme had no time to make its units whole.
             leaving, shared = found, again
-        return self._taken_of(leaving, shared), tight
+        return leaving - _left(shared), tight
 
-    def _sparing(
-        self, evicted: Sequence[Mover], left: Collection[int], short: Mapping[int, tuple[int, int]], *, again: bool
-    ) -> Iterator[Row]:
-        """Rows by which less is taken where the units ``left`` have no taker, as `VictimModel.spare`.
+    def _spared(self, evicted: Sequence[Mover], shared: Shared, *, again: bool) -> list[Spared]:
+        """What is to be taken less so that all may have takers: by the answer which asks for less of that."""
+        path, movers = self._victim_model.path, self.joint.movers
+        answers = [(shared.left, shared.short), shared.latest or (shared.left, shared.short)]
+        found = [list(sparing(path, movers, evicted, _units(left), short, again=again)) for left, short in answers]
+        return min(found, key=lambda rows: sum(row.less for row in rows))
+
+    def _row(self, spared: Spared) -> Row:
+        """As a row of the programme.
 
         Not by one unit more, though a part of a unit may leave: nearly all are whole. With the margin of the largest
         unit left, 1,000 loaded nodes evicted work of 30.36 million with seed 2, and 30.02 million without; with seed 7
         23.80 million both times (2026-11-27, one cycle each on a busy machine).
         """
-        path, movers = self._victim_model.path, self.joint.movers
-        for leaves, resource, most in sparing(path, movers, evicted, left, short, again=again):
-            paid = [m for m in movers if m.queue in leaves and m.reclaimable and not m.preemptable]
-            yield [m.unit for m in paid], [m.charge[resource] for m in paid], max(0, most)
-
-    def _taken_of(self, leaving: frozenset[int], shared: Shared) -> frozenset[int]:
-        """``leaving`` without some that no gang may take by ``shared``: of each queue as few as it may have to keep."""
-        path = self._victim_model.path
-        for _ in range(ROUNDS):
-            left = self._movers_of(_left(shared))
-            if not left:
-                break
-            kept: set[int] = set()
-            for leaf in {mover.queue for mover in left}:
-                short = [shared.short[queue] for queue in path[leaf] if queue in shared.short]
-                resource, missing = min(short, key=lambda one: one[1], default=(GPU, 0))
-                hers = sorted((m for m in left if m.queue == leaf), key=lambda m: m.charge[resource])
-                kept.add(next((m.unit for m in hers if m.charge[resource] >= missing), hers[-1].unit))
-            leaving -= kept
-            shared = self._shared(leaving)
-        return leaving
+        paid = [mover for mover in self.joint.movers if spared.counts(mover)]
+        return [m.unit for m in paid], [m.charge[spared.resource] for m in paid], max(0, spared.most)
 
     def _may_move(self, units: Sequence[int]) -> bool:
         """Whether the model allows so many moves in a cycle."""
@@ -355,11 +342,10 @@ class VictimChoice:
             shared = self._shared(frozenset(mover.unit for mover in movers))
             if not shared.left:
                 return shared
-            left = _left(shared)
             if number < SPARING:
-                model.spare(movers, left, shared.short, again=number > 0)
+                model.spare(self._spared(movers, shared, again=number > 0))
             else:
-                model.keep(left)
+                model.keep(_left(shared))
         self.note = "cheaper victims would not be allowed reclaim by reclaim"
         return None
 
@@ -482,4 +468,8 @@ class VictimChoice:
 
 def _left(shared: Shared) -> set[int]:
     """Units that no admission may take."""
-    return {unit for group in shared.left for unit in group.units}
+    return _units(shared.left)
+
+
+def _units(groups: Iterable[VictimGroup]) -> set[int]:
+    return {unit for group in groups for unit in group.units}

@@ -38,7 +38,7 @@ def share_out(outcome: Outcome, groups: Iterable[VictimGroup], tries: Tries = NO
     if outcome.pool is None:
         return Shared(outcome.admissions, left)
     sharing = _Sharing(outcome, outcome.pool, left)
-    return sharing.shared(sharing.best(tries))
+    return sharing.run(tries)
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,19 +70,21 @@ class _Sharing:
         self.victims = victims_of(outcome, pool, groups)
         self.leaves = frozenset(one.queue for one in self.victims)
 
-    def best(self, tries: Tries) -> _Answer:
+    def run(self, tries: Tries) -> Shared:
         """The best of so many tries, each with one queue or parent more or less than the best before."""
-        best = self._latest(frozenset(), NOTHING)
+        latest = self._latest(frozenset(), NOTHING)
+        if not latest.left:
+            return self._shared(latest)
+        best = self._forwards(latest)
         known = {best.early}
         while best.left and tries.most:
             better = self._better(best, known, tries)
             if better is None:
                 break
             best = better
-        return best
+        return replace(self._shared(best), latest=([one.group for one in latest.left], latest.short))
 
-    def shared(self, answer: _Answer) -> Shared:
-        """The answer as it is told."""
+    def _shared(self, answer: _Answer) -> Shared:
         units = {number: tuple(unit for one in own for unit in one.group.units) for number, own in answer.taken.items()}
         admissions = [replace(one, units=units.get(number, ())) for number, one in enumerate(self.admissions)]
         return Shared(admissions, [one.group for one in answer.left], answer.short, answer.early)
@@ -115,11 +117,14 @@ class _Sharing:
         return _Answer(early, latest.taken, tuple(latest.left), latest.short, tuple(latest.saturated))
 
     def _with_early(self, early: frozenset[int]) -> _Answer:
-        """The early ones by themselves, then the others, then what is left and what that refuses, wherever it may go.
-
-        The early ones know nothing of the others at first, so all is gone through forwards once more.
-        """
+        """The early ones by themselves, then the others."""
         taken, _ = earliest(self.replay, self.admissions, [one for one in self.victims if one.queue in early])
-        answer = self._latest(early, taken)
+        return self._forwards(self._latest(early, taken))
+
+    def _forwards(self, answer: _Answer) -> _Answer:
+        """What is left, and what an admission may not take after all, goes wherever it may.
+
+        The early ones knew nothing of the others, and those at the latest took it that all would leave.
+        """
         taken, left = earliest(self.replay, self.admissions, answer.left, answer.taken)
         return replace(answer, taken=taken, left=tuple(left))

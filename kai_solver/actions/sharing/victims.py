@@ -20,16 +20,23 @@ class VictimGroup:
 
 @dataclass(frozen=True, slots=True)
 class Shared:
-    """``admissions`` with the units that they take, and the groups ``left`` that none may take.
+    """``admissions`` with the units that they may take, all of them, and the groups ``left`` that find none.
 
-    ``short``: by queue, (resource, how much more it would have to hold) for some of what is left to be taken.
-    ``early``: leaf queues whose victims are with the earliest reclaims.
+    Attributes
+    ----------
+    short
+        By queue, (resource, how much more it would have to hold) for some of what is left to be taken.
+    early
+        Leaf queues whose victims are with the earliest reclaims.
+    latest
+        The ``left`` and ``short`` with all at the latest, where these find no admission for all.
     """
 
     admissions: list[Admission]
     left: list[VictimGroup]
     short: Mapping[int, tuple[int, int]] = field(default_factory=dict)
     early: frozenset[int] = frozenset()
+    latest: "tuple[list[VictimGroup], Mapping[int, tuple[int, int]]] | None" = None
 
 
 @dataclass(frozen=True, slots=True)
