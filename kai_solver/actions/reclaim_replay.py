@@ -35,8 +35,8 @@ class ReclaimReplay:
         self.allocated = [list(row) for row in self.problem.allocated]
         self.fixed = [list(row) for row in self.problem.allocated_fixed]
         self.gone: set[int] = set()
-        self._charges: dict[tuple[int, ...], tuple[Charge, Charge]] = {}
-        """By the pods of an admission."""
+        self._charges: dict[int, tuple[Charge, Charge]] = {}
+        """By the first pod of an admission."""
 
     def copy(self) -> Self:
         """What the queues hold now, on its own."""
@@ -75,10 +75,11 @@ class ReclaimReplay:
 
     def _charged(self, admission: Admission) -> tuple[Charge, Charge]:
         pods = admission.allocation_unit.pods
-        if pods not in self._charges:
+        found = self._charges.get(pods[0])
+        if found is None:
             charged = sum_of(self.state.places[pod].charge for pod in pods)
-            self._charges[pods] = charged, charge_of(self.problem, pods)
-        return self._charges[pods]
+            found = self._charges[pods[0]] = charged, charge_of(self.problem, pods)
+        return found
 
     def _is_allowed(self, admission: Admission) -> bool:
         """With victims that it shares with an earlier one still in their places."""

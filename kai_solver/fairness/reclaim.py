@@ -275,9 +275,10 @@ class ReclaimLedger:
         self._left = {queue: list(right.allocated[queue]) for above in path for queue in _level(right.tree, above)}
         self._right = replace(right, allocated=self._left)
         self._guaranteed = {queue: right.is_guaranteed(queue) for queue in path}
-        self._kept: dict[int, tuple[int, Triple]] = {}
+        self._levels: dict[int, tuple[int, int, Triple]] = {}
         self._involved = {resource for resource in range(3) if right.request[resource] > 0}
-        self._touched: set[int] = set()
+        self._touched: set[tuple[int, int]] = set()
+        """Levelled queues of the reclaimer and of what was taken."""
 
     def may_look_at(self, victim_leaf: int) -> bool:
         """Whether work of ``victim_leaf`` may be a victim, by what the queues hold now (rule 2)."""
@@ -285,14 +286,18 @@ class ReclaimLedger:
 
     def allows(self, victim_leaf: int) -> bool:
         """Whether one more part of ``victim_leaf`` may be taken now (rule 3)."""
-        found = self._kept.get(victim_leaf)
+        _, victim, kept = self._level(victim_leaf)
+        return exceeds(self._left[victim], kept)
+
+    def _level(self, victim_leaf: int) -> tuple[int, int, Triple]:
+        """The levelled queues of the reclaimer and of ``victim_leaf``, and what the latter keeps."""
+        found = self._levels.get(victim_leaf)
         if found is None:
             right = self._right
             reclaimer, victim = levelled(right.tree, right.leaf, victim_leaf)
             kept = kept_amounts(right.allocatable[victim], right.tree.quotas[victim], self._guaranteed[reclaimer])
-            found = self._kept[victim_leaf] = victim, kept
-        victim, kept = found
-        return exceeds(self._left[victim], kept)
+            found = self._levels[victim_leaf] = reclaimer, victim, kept
+        return found
 
     def forget(self, leaf: int, charge: Amounts) -> None:
         """Places that were given in this cycle and are taken back: no queue holds them or is charged for them."""
@@ -306,22 +311,23 @@ class ReclaimLedger:
     def take(self, victim_leaf: int, charge: Amounts) -> None:
         """Subtract a part from ``victim_leaf`` and every ancestor."""
         self.forget(victim_leaf, charge)
-        self._touched.update(self._right.tree.path[victim_leaf])
+        self._touched.add(self._level(victim_leaf)[:2])
         self._involved.update(resource for resource in range(3) if charge[resource] > 0)
 
     def takes(self, victim_leaf: int, parts: Iterable[Amounts]) -> bool:
         """Take the ``parts`` of one gang beside what is taken if rules 3 and 4 allow it; else nothing changes."""
-        before = {queue: list(row) for queue, row in self._left.items()}, set(self._touched), set(self._involved)
+        touched, involved, taken = self._touched.copy(), self._involved.copy(), []
         for part in parts:
             if not self.allows(victim_leaf):
                 break
             self.take(victim_leaf, part)
+            taken.append(part)
         else:
             if self.saturation_ok():
                 return True
-        for queue, row in before[0].items():
-            self._left[queue][:] = row
-        self._touched, self._involved = before[1:]
+        for cpu, memory, gpu in taken:
+            self.forget(victim_leaf, (-cpu, -memory, -gpu))
+        self._touched, self._involved = touched, involved
         return False
 
     def take_all(self, victim_leaves: Iterable[int], parts: Iterable[tuple[int, Amounts]]) -> bool:
@@ -340,12 +346,12 @@ class ReclaimLedger:
     def saturation_ok(self) -> bool:
         """Whether no queue of the reclaimer is too saturated for a sibling from which it took (rule 4)."""
         right = self._right
-        for queue in right.tree.path[right.leaf]:
-            ours = [left + asked for left, asked in zip(self._left[queue], right.request, strict=True)]
-            for sibling in self._touched.intersection(_level(right.tree, queue)) - {queue}:
-                shares = right.share[queue], right.share[sibling]
+        for mine, theirs in self._touched:
+            if mine != theirs:
+                ours = [left + asked for left, asked in zip(self._left[mine], right.request, strict=True)]
+                shares = right.share[mine], right.share[theirs]
                 bound = saturation_bound(ours, *shares, self._involved, right.multiplier)
-                if not bound.holds(self._left[sibling]):
+                if not bound.holds(self._left[theirs]):
                     return False
         return True
 

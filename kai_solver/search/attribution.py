@@ -5,7 +5,7 @@ what is taken for it (docs/kai-behaviour.md#reclaim-victims). A unit stays with 
 the one that takes its nodes. If the reclaims would not be allowed so, they are shared out again (`actions.sharing`).
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from kai_solver.actions.reclaim_replay import reclaims_hold
@@ -25,19 +25,19 @@ def attribute(
     joint: Joint,
     decision: Decision,
     takers: Sequence[frozenset[int]],
-    is_late: Callable[[], bool],
+    tries: Tries,
 ) -> bool:
     """Choose again for which admission each disturbed unit is; False if no way is found that allows every reclaim.
 
-    ``takers``: by admission, the units that it may take. Evicted units of one gang are for one admission. ``is_late``:
-    as of `Tries`.
+    ``takers``: by admission, the units that it may take. Evicted units of one gang are for one admission. ``tries``: as
+    of `share_out`.
     """
     movers = {m.unit: m for m in joint.movers}
     able = _able(outcome, decision, movers, takers)
     outcome.replace_admissions(_as_before(outcome, decision, movers, able))
     if reclaims_hold(outcome):
         return True
-    shared = share_out(outcome, _victim_groups(decision, movers, able), Tries(is_late=is_late))
+    shared = share_out(outcome, _victim_groups(decision, movers, able), tries)
     outcome.replace_admissions(shared.admissions)
     return not shared.left and reclaims_hold(outcome)
 

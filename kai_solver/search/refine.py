@@ -7,6 +7,7 @@ all that was admitted and minimises what is disturbed, in lexicographic order, f
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+from kai_solver.actions.sharing import Tries
 from kai_solver.domain import OPTIONAL_STAGES, STAGES, Action, Stage
 from kai_solver.model.build import Formulation, formulate
 from kai_solver.model.decode import Decision, expand, hint_values
@@ -429,7 +430,7 @@ def _apply(
     if Disturbed.of(outcome.state).is_more_than(before):
         outcome.state.rollback(mark)
         return "the solver would move fewer parts of gangs, but more pods; the moves found before are kept"
-    if attribute(outcome, joint, decision, takers, lambda: client.is_out_of_time):
+    if attribute(outcome, joint, decision, takers, Tries(is_late=lambda: client.is_out_of_time)):
         return ""
     outcome.state.rollback(mark)
     outcome.replace_admissions(admissions)

@@ -232,8 +232,12 @@ class VictimChoice:
             staying |= more
         return False
 
-    def _is_late(self) -> bool:
-        return self.solver_client.is_out_of_time
+    @property
+    def _tries(self) -> Tries:
+        """To find takers, as long as time is left for what follows."""
+        client = self.solver_client
+        until_s = client.budget.limit_s(SHARING_PART * client.budget.left_s)
+        return Tries(is_late=lambda: client.is_out_of_time or client.budget.clock() > until_s, first=self._early)
 
     def _movers_of(self, units: Collection[int]) -> list[Mover]:
         return [mover for mover in self.joint.movers if mover.unit in units]
@@ -245,10 +249,8 @@ class VictimChoice:
             self._evictors, self._known = Evictors(admissions, self.rights.takers), {}
         shared = self._known.get(leaving)
         if shared is None:
-            client = self.solver_client
-            until_s = client.budget.limit_s(SHARING_PART * client.budget.left_s)
-            tries = Tries(is_late=lambda: client.is_out_of_time or client.budget.clock() > until_s, first=self._early)
-            shared = self._known[leaving] = share_victims(self.outcome, self._movers_of(leaving), self._evictors, tries)
+            evicted = self._movers_of(leaving)
+            shared = self._known[leaving] = share_victims(self.outcome, evicted, self._evictors, self._tries)
             self._early = shared.early or self._early
         return shared
 
@@ -304,7 +306,7 @@ class VictimChoice:
             preempted=[unit for unit in action if action[unit] is Action.PREEMPT],
         )
         if seats.moved:
-            return attribute(self.outcome, self.joint, decision, self.rights.takers, self._is_late)
+            return attribute(self.outcome, self.joint, decision, self.rights.takers, self._tries)
         self.outcome.replace_admissions(shared.admissions)
         return reclaims_hold(self.outcome)
 
@@ -457,7 +459,7 @@ class VictimChoice:
         is_allowed = is_shared and reclaims_hold(outcome)
         if not is_allowed:
             outcome.replace_admissions(admissions)
-            is_allowed = attribute(outcome, joint, decision, self.rights.takers, self._is_late)
+            is_allowed = attribute(outcome, joint, decision, self.rights.takers, self._tries)
         if is_allowed and self.costs < before and self._may_move(decision.moved):
             return "done"
         outcome.state.rollback(mark)

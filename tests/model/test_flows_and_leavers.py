@@ -35,7 +35,7 @@ from kai_solver.model.flows import Flows
 from kai_solver.model.joint import Joint
 from kai_solver.model.spec import ModelSpec, SpecAnswer
 from kai_solver.model.stages import Objective
-from kai_solver.model.victim_model import LARGEST, VictimModel, add_rows, coarse, formulate_victim_model, pin
+from kai_solver.model.victim_model import LARGEST, VictimModel, add_rows, coarse, formulate_victim_model, pin, sparing
 from kai_solver.modelfiles import load_model
 from kai_solver.planstate.allocation_units import AllocationUnit, AllocationUnits
 from kai_solver.planstate.outcome import Outcome
@@ -328,7 +328,7 @@ def test_less_is_taken_where_victims_find_no_taker(
     _, high = victim_model.spec.domains
     evicted = victim_model.evicted(high)
     assert len(evicted) == 2
-    victim_model.spare(evicted, {evicted[0].unit}, short)
+    victim_model.spare(sparing(victim_model.path, evicted, evicted, {evicted[0].unit}, short))
     assert least(child, victim_model.spec, victim_model.objectives[0]).status == status
 
 

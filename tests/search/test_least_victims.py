@@ -20,6 +20,7 @@ from kai_solver.model.victim_model import add_rows, formulate_victim_model
 from kai_solver.modelfiles import load_model
 from kai_solver.planstate.outcome import Outcome
 from kai_solver.problem import build_problem
+from kai_solver.search import victims
 from kai_solver.search.budget import Budget
 from kai_solver.search.child import SolverChild
 from kai_solver.search.joint_input import JointModelInput
@@ -150,6 +151,20 @@ def test_places_of_the_solver_cost_no_more_than_those_found_one_after_the_other(
     quickly = chosen(child, outcome).costs
     asked = chosen(child, again := drawn(seed), asks_for_places=True)
     assert asked.costs <= quickly
+    assert reclaims_hold(again)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_places_are_found_where_no_pod_is_small_and_some_have_to_move(
+    child: SolverChild, seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where none is small, all may move for the last question, and what leaves is the same."""
+    outcome = drawn(seed)
+    if outcome.pool is None or not any(a.units for a in outcome.admissions):
+        pytest.skip("nobody is disturbed")
+    costs = chosen(child, outcome, asks_for_places=True).costs
+    monkeypatch.setattr(victims, "SMALL", 0)
+    assert chosen(child, again := drawn(seed), asks_for_places=True).costs == costs
     assert reclaims_hold(again)
 
 

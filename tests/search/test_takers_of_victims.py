@@ -7,9 +7,10 @@ from typing import Any, cast
 
 import pytest
 
+from kai_solver.actions.sharing import Shared, VictimGroup
 from kai_solver.domain import Action
 from kai_solver.model.decode import Decision
-from kai_solver.model.victim_model import sparing
+from kai_solver.model.victim_model import Spared, sparing
 from kai_solver.modelfiles import load_model
 from kai_solver.planstate.outcome import Outcome
 from kai_solver.search import attribution, victims
@@ -118,10 +119,22 @@ def test_a_leaf_is_spared_itself_where_that_of_its_parent_was_in_vain() -> None:
     gpus = {queue: sum(m.charge[GPU] for m in movers if queue in queues.path[m.queue]) for queue in (leaf, parent)}
     left, short = {m.unit for m in movers}, {parent: (GPU, 1), leaf: (GPU, 2)}
     leaves = frozenset(m.queue for m in movers if parent in queues.path[m.queue])
-    first = [row for row in sparing(queues.path, movers, movers, left, short) if leaf in row[0]]
-    assert first == [(leaves, GPU, gpus[parent] - 1)]
-    again = [row for row in sparing(queues.path, movers, movers, left, short, again=True) if row[0] == {leaf}]
-    assert again == [(frozenset((leaf,)), GPU, gpus[leaf] - 2)]
+    first = [row for row in sparing(queues.path, movers, movers, left, short) if leaf in row.leaves]
+    assert first == [Spared(leaves, GPU, gpus[parent] - 1, 1)]
+    again = [row for row in sparing(queues.path, movers, movers, left, short, again=True) if row.leaves == {leaf}]
+    assert again == [Spared(frozenset((leaf,)), GPU, gpus[leaf] - 2, 2)]
+
+
+@pytest.mark.parametrize(("missing", "at_the_latest", "less"), [(1, 2, 1), (2, 1, 1), (2, 3, 2)])
+def test_less_is_taken_by_the_answer_which_asks_for_less(missing: int, at_the_latest: int, less: int) -> None:
+    outcome = disturbed()
+    choice = a_choice(outcome, lambda rights: rights.takers)
+    leaf = next(mover.queue for mover in choice.joint.movers if not mover.preemptable)
+    movers = [mover for mover in choice.joint.movers if mover.queue == leaf]
+    left = [VictimGroup((mover.unit,), frozenset()) for mover in movers]
+    latest = left, {leaf: (GPU, at_the_latest)}
+    shared = Shared(outcome.admissions, left, {leaf: (GPU, missing)}, latest=latest)
+    assert [row.less for row in choice._spared(movers, shared, again=False)] == [less]
 
 
 def test_a_programme_after_which_as_many_have_no_taker_is_not_followed() -> None:

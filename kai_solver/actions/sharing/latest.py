@@ -51,6 +51,8 @@ _Level = tuple[int, int]
 class Latest:
     """What every queue holds, and what is not taken yet, as the admissions are gone through backwards.
 
+    ``end``: what the queues hold when all is admitted and nothing has left.
+
     Attributes
     ----------
     taken
@@ -62,13 +64,9 @@ class Latest:
     """
 
     def __init__(
-        self,
-        start: ReclaimReplay,
-        admissions: Sequence[Admission],
-        victims: Iterable[Victims],
-        taken: Taken = NOTHING,
+        self, end: ReclaimReplay, admissions: Sequence[Admission], victims: Iterable[Victims], taken: Taken = NOTHING
     ) -> None:
-        self.replay, self.problem = start.copy(), start.problem
+        self.replay, self.problem = end.copy(), end.problem
         self.admissions = admissions
         self.taken = {number: list(own) for number, own in taken.items()}
         self.short: dict[int, tuple[int, int]] = {}
@@ -79,8 +77,6 @@ class Latest:
             if id(one) not in given:
                 alike.setdefault((one.queue, one.group.able), []).append(one)
         self._waiting = [(able, _candidates(own)) for (_, able), own in alike.items()]
-        for admission in admissions:
-            self.replay.receive(admission)
         self._charge((candidates for _, candidates in self._waiting), -1)
         self._charge((one for own in self.taken.values() for one in own), -1)
 
