@@ -50,7 +50,6 @@ from kai_solver.planstate.victims import VictimPool
 from kai_solver.search.apply import apply
 from kai_solver.search.attribution import EVICTING, Evictors, attribute, share_victims
 from kai_solver.search.joint_input import JointModelInput
-from kai_solver.search.parameters import Presolve
 from kai_solver.search.rights import Rights
 from kai_solver.search.seats import Seats, SeatSearch
 from kai_solver.search.session import StageObjective
@@ -385,11 +384,9 @@ class VictimChoice:
                 form = formulate(self._joint_of(evictable, moving), self.solver_client.model.families, [])
                 spec = form.spec.copy()
                 pin(spec, form.variables, evictions)
-                part = SEATS_PART
-                if len(moving) > len(light):
-                    part = MOVES_PART
+                if moving:
                     self._ask_for_few_moves(form, spec, evictions)
-                status = self._place(form, spec, shared, "light" if moving else "default", part)
+                status = self._place(form, spec, shared, may_move=bool(moving))
                 if status != "infeasible":
                     return status == "done"
         return False
@@ -423,15 +420,14 @@ class VictimChoice:
             may_move=bool(moving),
         )
 
-    def _place(self, form: Formulation, spec: ModelSpec, shared: Shared, presolve: Presolve, part: float) -> str:
+    def _place(self, form: Formulation, spec: ModelSpec, shared: Shared, *, may_move: bool) -> str:
         """Ask ``spec``, which is ``form`` with some decided, for places, and put them into effect.
-
-        ``part``: of the time that is left.
 
         ``done``, ``infeasible`` (there are none), or what else the solver says.
         """
         client = self.solver_client
-        answer = client.solve(spec, part * client.budget.left_s, presolve=presolve)
+        part = MOVES_PART if may_move else SEATS_PART
+        answer = client.solve(spec, part * client.budget.left_s, presolve="light" if may_move else "default")
         if answer.values is None:
             return answer.status
         return self._put(form.variables.joint, expand(form.variables, answer.values), shared)
