@@ -39,8 +39,12 @@ AGAIN_PART = 0.8
 loaded nodes (2026-11-28), and those of fewer gangs serve as well."""
 
 LATE_MOVES = 0.5
-"""Part of the time left for questions in which gangs that chains left are consolidated for. On one of 71 random
+"""Part of the time left in which gangs that chains left are consolidated for. On one of 71 random
 clusters of 100 to 300 nodes with rules between pods, only `greedy-only` had served one of them (2026-11-29)."""
+
+
+LINKS_PART = 0.5
+"""Most of the time left for victims and places that is kept for links, which come last."""
 
 
 @dataclass(slots=True)
@@ -173,7 +177,7 @@ class Improver:
         else:
             seconds = self.time.stages_s
             if not self.time.is_exact:
-                seconds -= self._links_s(outcome)
+                seconds -= min(self._links_s(outcome), LINKS_PART * seconds)
             client = self.asking.client(child, seconds)
             optimizer, pricing = StageOptimizer(client, self.time.say_stage), self.prices.of(outcome)
             priced = None if pricing is None else self.prices.found(pricing)

@@ -75,7 +75,7 @@ class VictimModel:
         """Ask that less is taken where victims have no taker."""
         for one in spared:
             paid = [(_mover(item).charge[one.resource], var) for item, var in self.gone if one.counts(_mover(item))]
-            terms, least = coarse([term for term in paid if term[0]], one.most)
+            terms, least = coarse([term for term in paid if term[0]], max(0, one.most))
             self.spec.add_le(terms, least, family="leavers")
 
 

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from kai_solver.actions.reclaim_replay import reclaims_hold
-from kai_solver.actions.sharing import NO_TRIES, Shared, Tries, VictimGroup, share_out
+from kai_solver.actions.sharing import Shared, Tries, VictimGroup, share_out
 from kai_solver.domain import Action
 from kai_solver.model.decode import Decision
 from kai_solver.model.joint import Joint, Mover
@@ -42,7 +42,9 @@ def attribute(
     return not shared.left and reclaims_hold(outcome)
 
 
-def share_victims(outcome: Outcome, evicted: Sequence[Mover], evictors: "Evictors", tries: Tries = NO_TRIES) -> Shared:
+def share_victims(
+    outcome: Outcome, evicted: Sequence[Mover], evictors: "Evictors", tries: Tries | None = None
+) -> Shared:
     """For which admissions ``evicted`` could leave, before any pod has a place; ``tries`` as of `share_out`."""
     by_gang: dict[int, list[Mover]] = {}
     for mover in evicted:

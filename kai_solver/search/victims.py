@@ -13,7 +13,7 @@ On loaded clusters the whole joint model is too much for a cycle: with 1,000 nod
    taker, their queues must keep so much more that one might be found, and SCIP is asked again.
 4. Where places are missing, or those that were found let more leave, CP-SAT gives all their places on a restricted
    model: the victims leave, all other running pods are fixed where they run; then, if there are none, small pods may
-   move. With 1,000 nodes that is 0.6 and 0.7 s.
+   move, and at last all. As few move as are found. With 1,000 nodes that is 0.1, 0.3 and 2 s (2026-11-30).
 
 Up to `refine.WHOLE` variables all stages about evictions are then minimised exactly. Those bounds hold whatever becomes
 of it: the rows of `model.victim_model` are true of every plan for the same admissions in which no other pods move,
@@ -21,12 +21,13 @@ whichever takes which in it.
 """
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 
 import numpy as np
 
 from kai_solver.actions.reclaim_replay import reclaims_hold
-from kai_solver.actions.sharing import Shared, Tries, VictimGroup
+from kai_solver.actions.sharing import BY_WEIGHT, Shared, Tries, VictimGroup
 from kai_solver.domain import FAMILIES, Action
 from kai_solver.model.build import Formulation, formulate
 from kai_solver.model.decode import Decision, expand, hint_values
@@ -69,12 +70,20 @@ ROUND_S = 4e-5
 0.5 s of CPU time there (2026-11-23)."""
 GAP = 0.001
 """Part of the least work that is not searched for; takers and places cost more."""
-VICTIMS_PART, SEATS_PART, MOVES_PART, TAKERS_PART, SHARING_PART = 0.4, 0.8, 0.5, 0.3, 0.3
+VICTIMS_PART, SEATS_PART, MOVES_PART, TAKERS_PART, SHARING_PART = 0.4, 0.8, 0.5, 0.3, 0.12
 """Most of the time that is left for each choice of victims, for places, for places with few moves, for each programme
 of victims with takers, and to search for their takers."""
 SMALL = 4_000
 """Thousandths of GPUs of pods that may move for places: with them CP-SAT finds places on 1,000 loaded nodes (seed 3) in
 0.7 s, with all that may move in none of 4 s (2026-11-23)."""
+LEFT_PART = 0.01
+"""Part of the GPUs that leave, of which the takers may be missing: these stay."""
+TRY_S = 1.5e-7
+"""Seconds of a try to find takers, by victims times admissions: 12 ms on 1,000 loaded nodes, 230 victims of 365
+admissions (2026-11-30)."""
+ROUNDS_AFTER = 3
+"""Rounds for which there has to be time, so that takers are searched: on 2,000 loaded nodes (seed 22) at 2 s, places
+were missing after 0.1 s for tries, and the gap was 228% in place of 1.7% (2026-11-30)."""
 ROUNDS, SPARING, TAKER_ROUNDS, SEAT_TRIES = 8, 5, 2, 3
 """How often victims are chosen again because some of them have no taker: one to six times on loaded clusters. After
 how many of these just those are to stay, and no longer their queues to keep more, so that one might be found. How often
@@ -123,8 +132,9 @@ class VictimChoice:
     """Which admissions may evict a unit."""
     _known: dict[frozenset[int], Shared] = field(init=False, default_factory=dict)
     """Their takers, by what leaves."""
-    _early: frozenset[int] = field(init=False, default=frozenset())
-    """As of `Shared`, the last time that any were."""
+    _tries: Tries = field(init=False, default_factory=Tries)
+    _sharing_s: float | None = field(init=False, default=None)
+    """What is left of the time for them."""
 
     @staticmethod
     def is_for(solver_client: SolverClient, estimate: int) -> bool:
@@ -231,12 +241,24 @@ class VictimChoice:
             staying |= more
         return False
 
-    @property
-    def _tries(self) -> Tries:
-        """To find takers, as long as time is left for what follows."""
-        client = self.solver_client
-        until_s = client.budget.limit_s(SHARING_PART * client.budget.left_s)
-        return Tries(is_late=lambda: client.is_out_of_time or client.budget.clock() > until_s, first=self._early)
+    @contextmanager
+    def _timed(self, victims: int) -> Iterator[Tries]:
+        """The tries to find takers, of all of which a part of the time is for such ``victims``.
+
+        Where deterministic seconds are counted, no clock ends them, and they are charged as if they were such seconds.
+        """
+        client, tries, before = self.solver_client, self._tries, self._tries.left
+        budget = client.budget
+        if self._sharing_s is None:
+            self._sharing_s = SHARING_PART * budget.left_s
+        start_s = budget.clock()
+        until_s = start_s + self._sharing_s
+        is_exact = client.model.search.deterministic
+        tries.is_late = lambda: not self._has_time_for(ROUNDS_AFTER) or (not is_exact and budget.clock() > until_s)
+        yield tries
+        if is_exact:
+            budget.spent_s += TRY_S * victims * len(self.outcome.admissions) * (before - tries.left)
+        self._sharing_s -= budget.clock() - start_s
 
     def _movers_of(self, units: Collection[int]) -> list[Mover]:
         return [mover for mover in self.joint.movers if mover.unit in units]
@@ -249,8 +271,9 @@ class VictimChoice:
         shared = self._known.get(leaving)
         if shared is None:
             evicted = self._movers_of(leaving)
-            shared = self._known[leaving] = share_victims(self.outcome, evicted, self._evictors, self._tries)
-            self._early = shared.early or self._early
+            with self._timed(len(evicted)) as tries:
+                shared = self._known[leaving] = share_victims(self.outcome, evicted, self._evictors, tries)
+            self._known[leaving - _left(shared)] = replace(shared, left=[], short={}, latest=None)
         return shared
 
     def _with_takers(self, leaving: frozenset[int]) -> tuple[frozenset[int], set[int]]:
@@ -262,22 +285,54 @@ class VictimChoice:
         budget, shared = self.solver_client.budget, self._shared(leaving)
         tight = {mover.queue for mover in self._movers_of(_left(shared))}
         for number in range(TAKER_ROUNDS):
-            if not shared.left or not self._has_time_for(2):
+            if self._are_nearly_all_taken(leaving, shared):
+                return leaving - _left(shared), tight
+            if not self._has_time_for(2):
                 break
             rows += map(self._row, self._spared(self._movers_of(leaving), shared, again=number > 0))
             found = self.leaving_by(rows, budget.limit_s(TAKERS_PART * budget.left_s))
             again = self._shared(found) if found else shared
-            if len(_left(again)) >= len(_left(shared)):
+            if self._gpus(again) >= self._gpus(shared):
                 break  # More rows of this kind help no more, or the programme had no time to make its units whole.
             leaving, shared = found, again
-        return leaving - _left(shared), tight
+        return self._taken_of(leaving, shared), tight
+
+    def _taken_of(self, leaving: frozenset[int], shared: Shared) -> frozenset[int]:
+        """``leaving`` without some that no gang may take by ``shared``: of each queue as few as it may have to keep."""
+        path = self._victim_model.path
+        for _ in range(ROUNDS):
+            if not shared.left:
+                break
+            refused, lacking = shared.latest or (shared.left, shared.short)
+            left, kept = self._movers_of(_units(refused)), set[int]()
+            for leaf in {mover.queue for mover in left}:
+                short = [lacking[queue] for queue in path[leaf] if queue in lacking]
+                resource, missing = min(short, key=lambda one: one[1], default=(GPU, 0))
+                hers = sorted((m for m in left if m.queue == leaf), key=lambda m: m.charge[resource])
+                kept.add(next((m.unit for m in hers if m.charge[resource] >= missing), hers[-1].unit))
+            leaving -= kept
+            shared = self._shared(leaving)
+        return leaving - _left(shared)
 
     def _spared(self, evicted: Sequence[Mover], shared: Shared, *, again: bool) -> list[Spared]:
         """What is to be taken less so that all may have takers: by the answer which asks for less of that."""
         path, movers = self._victim_model.path, self.joint.movers
         answers = [(shared.left, shared.short), shared.latest or (shared.left, shared.short)]
         found = [list(sparing(path, movers, evicted, _units(left), short, again=again)) for left, short in answers]
-        return min(found, key=lambda rows: sum(row.less for row in rows))
+        return min(found, key=lambda rows: [sum(row.less for row in rows if row.resource == r) for r in BY_WEIGHT])
+
+    def _are_nearly_all_taken(self, leaving: frozenset[int], shared: Shared) -> bool:
+        """Whether what is left is so little that places are found without it."""
+        left = self._gpus(shared)[0]
+        return not shared.left or (shared.latest is not None and left <= LEFT_PART * self._gpus_of(leaving))
+
+    def _gpus_of(self, units: Collection[int]) -> int:
+        return sum(mover.charge[GPU] for mover in self._movers_of(units))
+
+    def _gpus(self, shared: Shared) -> tuple[int, int]:
+        """GPUs of what has no taker, and how many units."""
+        left = _left(shared)
+        return self._gpus_of(left), len(left)
 
     def _row(self, spared: Spared) -> Row:
         """As a row of the programme.
@@ -305,7 +360,8 @@ class VictimChoice:
             preempted=[unit for unit in action if action[unit] is Action.PREEMPT],
         )
         if seats.moved:
-            return attribute(self.outcome, self.joint, decision, self.rights.takers, self._tries)
+            with self._timed(len(action) + len(seats.moved)) as tries:
+                return attribute(self.outcome, self.joint, decision, self.rights.takers, tries)
         self.outcome.replace_admissions(shared.admissions)
         return reclaims_hold(self.outcome)
 
@@ -455,7 +511,8 @@ class VictimChoice:
         is_allowed = is_shared and reclaims_hold(outcome)
         if not is_allowed:
             outcome.replace_admissions(admissions)
-            is_allowed = attribute(outcome, joint, decision, self.rights.takers, self._tries)
+            with self._timed(len(evicted) + len(decision.moved)) as tries:
+                is_allowed = attribute(outcome, joint, decision, self.rights.takers, tries)
         if is_allowed and self.costs < before and self._may_move(decision.moved):
             return "done"
         outcome.state.rollback(mark)

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import pytest
 
 from kai_solver.actions import Actions
-from kai_solver.actions.sharing import NO_TRIES, Shared, Tries, VictimGroup, share_out
+from kai_solver.actions.sharing import Shared, Tries, VictimGroup, share_out
 from kai_solver.domain import Action
 from kai_solver.fairness import ReclaimLedger
 from kai_solver.instances_io import snapshot_from_native
@@ -16,6 +16,7 @@ from kai_solver.problem.charges import Charge, sum_of
 from kai_solver.search.attribution import EVICTING, Evictors
 from kai_solver.search.oracle import SolverActions
 from kai_solver.search.rights import rights_of
+from kai_solver.units import GPU
 from tests.engine.test_crossed_features import a_gang, a_node, a_queue, on
 from tests.search.test_least_victims import drawn
 
@@ -40,7 +41,7 @@ def two_parents() -> tuple[Outcome, dict[str, int]]:
     return outcome, {problem.gangs[unit.gang].gang.name: unit.index for unit in outcome.pool.units}
 
 
-def shared(outcome: Outcome, units: dict[str, int], able: dict[str, set[int]], tries: Tries = NO_TRIES) -> Shared:
+def shared(outcome: Outcome, units: dict[str, int], able: dict[str, set[int]], tries: Tries | None = None) -> Shared:
     return share_out(outcome, [VictimGroup((units[name],), frozenset(may)) for name, may in able.items()], tries)
 
 
@@ -67,8 +68,8 @@ def test_what_a_queue_may_not_lose_is_left_however_often_it_is_tried() -> None:
     assert [a.units for a in found.admissions] == [(units["a2-0"], units["a2-1"]), (units["b1-0"],), ()]
 
 
-@pytest.mark.parametrize("tries", [NO_TRIES, Tries(is_late=lambda: True)])
-def test_without_time_the_first_answer_counts(tries: Tries) -> None:
+@pytest.mark.parametrize("tries", [None, Tries(0), Tries(is_late=lambda: True)])
+def test_without_time_the_first_answer_counts(tries: Tries | None) -> None:
     outcome, units = two_parents()
     able = {"a2-0": {0, 2}, "a2-1": {0, 2}, "b1-0": {1}}
     assert shared(outcome, units, able, tries) == shared(outcome, units, able)
@@ -77,9 +78,19 @@ def test_without_time_the_first_answer_counts(tries: Tries) -> None:
 def test_the_queues_that_were_early_before_are_tried_first() -> None:
     outcome, units = two_parents()
     able = {"a2-0": {0, 2}, "a2-1": {0, 2}, "b1-0": {1}}
-    early = shared(outcome, units, able, Tries()).early
-    assert shared(outcome, units, able, Tries(most=1)).left
-    assert not shared(outcome, units, able, Tries(most=1, first=early)).left
+    tries = Tries()
+    assert not shared(outcome, units, able, tries).left
+    assert tries == Tries(first=shared(outcome, units, able, Tries()).early)  # None was in vain.
+    assert shared(outcome, units, able, Tries(1)).left
+    tries.left = 0
+    assert not shared(outcome, units, able, tries).left
+
+
+def test_tries_in_vain_are_no_more_for_others() -> None:
+    outcome, units = two_parents()
+    tries = Tries()
+    assert shared(outcome, units, {"a2-0": {0}, "a2-1": {0}, "a2-2": {0}, "b1-0": {1}}, tries).left
+    assert tries.left < Tries().left
 
 
 def is_allowed(outcome: Outcome, taken: Sequence[Admission]) -> bool:
@@ -113,12 +124,10 @@ def is_allowed(outcome: Outcome, taken: Sequence[Admission]) -> bool:
 
 @pytest.mark.parametrize("seed", range(60))
 def test_all_that_is_assigned_is_allowed_and_tries_leave_no_more(seed: int) -> None:
-    """Any victims of drawn clusters, each for any of the admissions that may take it.
-
-    What is left counts as gone for those at the latest, so they may only be taken if nothing is left.
-    """
+    """Any victims of drawn clusters, each for any of the admissions that may take it."""
     outcome = drawn(seed)
-    if not outcome.admissions or outcome.pool is None:
+    pool = outcome.pool
+    if not outcome.admissions or pool is None:
         pytest.skip("no gang came in")
     rights = rights_of(outcome)
     evictors = Evictors(outcome.admissions, rights.takers)
@@ -127,7 +136,10 @@ def test_all_that_is_assigned_is_allowed_and_tries_leave_no_more(seed: int) -> N
         groups = [VictimGroup((unit,), evictors.by(unit, EVICTING)) for unit in gone]
         late, early = share_out(outcome, groups), share_out(outcome, groups, Tries())
         assert late.left or is_allowed(outcome, late.admissions)
-        assert (early.left and not early.early) or is_allowed(outcome, early.admissions)
-        assert len(early.left) <= len(late.left)
+        assert is_allowed(outcome, early.admissions)
+        gpus = [
+            sum(pool.units[unit].charge[GPU] for group in one.left for unit in group.units) for one in (early, late)
+        ]
+        assert gpus[0] <= gpus[1]
         taken = [unit for admission in early.admissions for unit in admission.units]
         assert sorted([*taken, *(unit for group in early.left for unit in group.units)]) == list(gone)

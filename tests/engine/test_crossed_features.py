@@ -134,8 +134,8 @@ def test_victims_are_for_the_last_reclaim_that_may_take_them_or_for_nothing() ->
     assert shared_out(b0={0, 1}, c0={0, 1}) == ([(), (b0, c0)], 0, {})
     assert shared_out(b0={0, 1}, c0={0}) == ([(c0,), (b0,)], 0, {})
     (b,) = (q for q, name in enumerate(problem.queues.names) if name == "b")
-    assert shared_out(b0={0, 1}, b1={0}) == ([(b0,), ()], 1, {b: (2, 1)})
-    assert shared_out(b0={0, 1}, b1={0, 1}) == ([(b0,), ()], 1, {b: (2, 1)})
+    assert shared_out(b0={0, 1}, b1={0}) == ([(), ()], 2, {b: (2, 1)})
+    assert shared_out(b0={0, 1}, b1={0, 1}) == ([(), ()], 2, {b: (2, 1)})
     assert shared_out(e0={0, 1}) == ([(), ()], 1, {})
 
 

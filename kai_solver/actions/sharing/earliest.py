@@ -5,6 +5,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 
 from kai_solver.actions.reclaim_replay import ReclaimReplay
+from kai_solver.actions.sharing.levels import Levels
 from kai_solver.actions.sharing.victims import NOTHING, Taken, Victims
 from kai_solver.domain import Action
 from kai_solver.fairness import ReclaimLedger, ReclaimRight
@@ -13,7 +14,11 @@ from kai_solver.problem.charges import Charge
 
 
 def earliest(
-    start: ReclaimReplay, admissions: Sequence[Admission], victims: Iterable[Victims], planned: Taken = NOTHING
+    start: ReclaimReplay,
+    admissions: Sequence[Admission],
+    levels: Levels,
+    victims: Iterable[Victims],
+    planned: Taken = NOTHING,
 ) -> tuple[dict[int, list[Victims]], list[Victims]]:
     """What each admission takes, and what none takes; all that is taken is allowed.
 
@@ -27,6 +32,9 @@ def earliest(
     taken: dict[int, list[Victims]] = {}
     for number, admission in enumerate(admissions):
         mine = [own for (_, able), own in waiting.items() if own and number in able]
+        if mine and admission.action is Action.RECLAIM:
+            leaf = replay.problem.gangs[admission.allocation_unit.gang].queue
+            mine = [own for own in mine if levels.may_lose(leaf, own[0].queue, replay.allocated)]
         if number in planned or mine:
             taken[number], refused = _takes(replay, admission, planned.get(number, ()), mine)
             for one in refused:
@@ -47,10 +55,16 @@ def _takes(
     for one in sorted(planned, key=_size):
         (taken if judge.takes(one) else refused).append(one)
     for own in waiting:
-        # Of larger ones, none is allowed where a smaller one is refused.
-        count = next((number for number, one in enumerate(own) if not judge.takes(one)), len(own))
-        taken += own[:count]
-        del own[:count]
+        rest: list[Victims] = []
+        for number, one in enumerate(own):
+            if judge.takes(one):
+                taken.append(one)
+            elif judge.has_enough(one.queue):
+                rest.append(one)
+            else:
+                rest += own[number:]
+                break
+        own[:] = rest
     return taken, refused
 
 
@@ -58,25 +72,37 @@ class _Judge:
     """Whether the admission may take one victim more."""
 
     def __init__(self, replay: ReclaimReplay, admission: Admission) -> None:
-        self.right: ReclaimRight | None = None
-        self.has_right = True
+        self._right: ReclaimRight | None = None
+        self._is_refused = False
         self._ledger: ReclaimLedger | None = None
         self._may_look_at: dict[int, bool] = {}
         if admission.action is Action.RECLAIM:
             gang = replay.problem.gangs[admission.allocation_unit.gang]
-            self.right = replay.problem.reclaim_right(replay.allocated, gang.queue, replay.asked_by(admission))
-            self.has_right = self.right.refusal(replay.fixed, preemptible=gang.gang.preemptible) is None
+            self._right = replay.problem.reclaim_right(replay.allocated, gang.queue, replay.asked_by(admission))
+            self._is_refused = self._right.refusal(replay.fixed, preemptible=gang.gang.preemptible) is not None
 
     def takes(self, one: Victims) -> bool:
-        """Take it if that is allowed."""
-        if self.right is None or not self.has_right:
-            return self.has_right
-        if one.queue not in self._may_look_at:
-            self._may_look_at[one.queue] = self.right.may_look_at(one.queue)
-        if not self._may_look_at[one.queue]:
-            return False
-        self._ledger = self._ledger or ReclaimLedger(self.right)
-        return self._ledger.takes(one.queue, one.parts)
+        """Take it if that is allowed: preemption may take all that it is able to."""
+        if self._right is None:
+            return True
+        ledger = self._ledger_for(one.queue)
+        return ledger is not None and ledger.takes(one.queue, one.parts)
+
+    def has_enough(self, queue: int) -> bool:
+        """Whether a smaller part of the queue might still be allowed."""
+        ledger = self._ledger_for(queue)
+        return ledger is not None and ledger.allows(queue)
+
+    def _ledger_for(self, queue: int) -> ReclaimLedger | None:
+        """What a reclaim has taken; None if it has no right, or may not look at the queue."""
+        if self._right is None or self._is_refused:
+            return None
+        if queue not in self._may_look_at:
+            self._may_look_at[queue] = self._right.may_look_at(queue)
+        if not self._may_look_at[queue]:
+            return None
+        self._ledger = self._ledger or ReclaimLedger(self._right)
+        return self._ledger
 
 
 def _size(victims: Victims) -> Charge:

@@ -18,6 +18,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from kai_solver.actions.reclaim_replay import ReclaimReplay
+from kai_solver.actions.sharing.levels import Levels
 from kai_solver.actions.sharing.victims import NOTHING, Taken, Victims
 from kai_solver.domain import Action
 from kai_solver.fairness import exceeds, levelled, saturation_bound
@@ -51,12 +52,13 @@ _Level = tuple[int, int]
 class Latest:
     """What every queue holds, and what is not taken yet, as the admissions are gone through backwards.
 
-    ``end``: what the queues hold when all is admitted and nothing has left.
+    ``end``: what the queues hold when all is admitted and nothing has left. ``levels``: queues that may lose nothing
+    are passed over by them, and are not noted as short then.
 
     Attributes
     ----------
     taken
-        By admission, what it takes: at first what is given to it.
+        By admission, what it takes: at first what is given to it, of which nothing more is asked here.
     short
         By queue, (resource, how much more it would have to hold) for some of what is left to be taken.
     saturated
@@ -64,9 +66,14 @@ class Latest:
     """
 
     def __init__(
-        self, end: ReclaimReplay, admissions: Sequence[Admission], victims: Iterable[Victims], taken: Taken = NOTHING
+        self,
+        end: ReclaimReplay,
+        admissions: Sequence[Admission],
+        victims: Iterable[Victims],
+        taken: Taken = NOTHING,
+        levels: Levels | None = None,
     ) -> None:
-        self.replay, self.problem = end.copy(), end.problem
+        self.replay, self.problem, self.levels = end.copy(), end.problem, levels
         self.admissions = admissions
         self.taken = {number: list(own) for number, own in taken.items()}
         self.short: dict[int, tuple[int, int]] = {}
@@ -77,6 +84,8 @@ class Latest:
             if id(one) not in given:
                 alike.setdefault((one.queue, one.group.able), []).append(one)
         self._waiting = [(able, _candidates(own)) for (_, able), own in alike.items()]
+        lasts = [(0, 0, 0), *(last for _, candidates in self._waiting for last in candidates.lasts)]
+        self._largest = (max(one[0] for one in lasts), max(one[1] for one in lasts), max(one[2] for one in lasts))
         self._charge((candidates for _, candidates in self._waiting), -1)
         self._charge((one for own in self.taken.values() for one in own), -1)
 
@@ -114,6 +123,9 @@ class Latest:
             right = self.problem.reclaim_right(self.replay.allocated, gang.queue, charge)
             if right.refusal(self.replay.fixed, preemptible=gang.gang.preemptible) is not None:
                 return []
+            held, levels = self.replay.allocated, self.levels
+            if levels is not None:
+                able = [one for one in able if levels.may_lose(gang.queue, one.queue, held, self._largest)]
         self._charge(able, +1)
         return able if admission.action is not Action.RECLAIM else self._reclaimed(gang.queue, charge, able)
 

@@ -10,11 +10,11 @@ single victims first that had none helped in none of 21 cases. CP-SAT with a Boo
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
-from typing import NamedTuple
 
 from kai_solver.actions.reclaim_replay import ReclaimReplay
 from kai_solver.actions.sharing.earliest import earliest
 from kai_solver.actions.sharing.latest import Latest
+from kai_solver.actions.sharing.levels import Levels
 from kai_solver.actions.sharing.victims import NOTHING, Shared, Taken, VictimGroup, Victims, victims_of
 from kai_solver.planstate.outcome import Outcome
 from kai_solver.planstate.victims import VictimPool
@@ -24,24 +24,36 @@ PATIENCE = 12
 """Tries without a better one after which no more are made: in 50 cases a better one came after nine at most."""
 
 
-class Tries(NamedTuple):
-    """How often at ``most`` other queues are among the earliest, as long as it is not ``is_late``; ``first`` those."""
+@dataclass(slots=True)
+class Tries:
+    """Time to try other queues among the earliest; one serves for all victims of a cycle, which are mostly the same.
 
-    most: int = 40
+    Attributes
+    ----------
+    left
+        How many more tries may be in vain.
+    is_late
+        Whether to be content with what is assigned so far.
+    first
+        Leaf queues to try first: those of the best answer so far.
+    """
+
+    left: int = 40
     is_late: Callable[[], bool] = lambda: False
     first: frozenset[int] = frozenset()
 
+    @property
+    def are_over(self) -> bool:
+        """Whether there is nothing to try."""
+        return self.is_late() or (self.left <= 0 and not self.first)
 
-NO_TRIES = Tries(0)
 
-
-def share_out(outcome: Outcome, groups: Iterable[VictimGroup], tries: Tries = NO_TRIES) -> Shared:
+def share_out(outcome: Outcome, groups: Iterable[VictimGroup], tries: Tries | None = None) -> Shared:
     """Assign every victim group to one admission that may take it, whatever the admissions took before."""
     left = list(groups)
     if outcome.pool is None:
         return Shared(outcome.admissions, left)
-    sharing = _Sharing(outcome, outcome.pool, left)
-    return sharing.run(tries)
+    return _Sharing(outcome, outcome.pool, left).run(tries)
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,22 +85,29 @@ class _Sharing:
         self.end = self.start.copy()
         for admission in self.admissions:
             self.end.receive(admission)
+        self.levels = Levels(outcome.state.problem)
         self.victims = victims_of(outcome, pool, groups)
         self.leaves = frozenset(one.queue for one in self.victims)
 
-    def run(self, tries: Tries) -> Shared:
-        """The best of so many tries, each with one queue or parent more or less than the best before."""
+    def run(self, tries: Tries | None) -> Shared:
+        """All at the latest, or the best of the ``tries``."""
         latest = self._latest(frozenset(), NOTHING)
-        if not latest.left:
+        if not latest.left or tries is None or tries.are_over:
             return self._shared(latest)
-        best = self._forwards(latest)
+        before, best = tries.left, self._searched(self._forwards(latest), tries)
+        tries.first = best.early or tries.first
+        tries.left = tries.left if best.left else before
+        return replace(self._shared(best), latest=([one.group for one in latest.left], latest.short))
+
+    def _searched(self, best: _Answer, tries: Tries) -> _Answer:
+        """Each with one queue or parent more or less than the best before, as long as that leaves less."""
         known = {best.early}
-        while best.left and tries.most:
+        while best.left:
             better = self._better(best, known, tries)
             if better is None:
                 break
             best = better
-        return replace(self._shared(best), latest=([one.group for one in latest.left], latest.short))
+        return best
 
     def _shared(self, answer: _Answer) -> Shared:
         units = {number: tuple(unit for one in own for unit in one.group.units) for number, own in answer.taken.items()}
@@ -96,15 +115,16 @@ class _Sharing:
         return Shared(admissions, [one.group for one in answer.left], answer.short, answer.early)
 
     def _better(self, best: _Answer, known: set[frozenset[int]], tries: Tries) -> _Answer | None:
-        tried = len(known)
-        for early in (tries.first & self.leaves, *self._near(best)):
+        first, before = tries.first & self.leaves, len(known)
+        for early in (first, *self._near(best)):
             if early in known:
                 continue
-            if len(known) - tried >= PATIENCE or len(known) > tries.most or tries.is_late():
+            if tries.is_late() or len(known) - before >= PATIENCE or (early != first and tries.left <= 0):
                 return None
             known.add(early)
+            tries.left -= early != first
             answer = self._with_early(early)
-            if answer.amount < best.amount:
+            if answer.amount < best.amount and (answer := self._forwards(answer)).amount < best.amount:
                 return answer
         return None
 
@@ -118,20 +138,23 @@ class _Sharing:
         yield from (early ^ {leaf} for leaf in sorted(self.leaves))
 
     def _latest(self, early: frozenset[int], taken: Taken) -> _Answer:
-        """All but what is ``taken`` at the latest."""
-        latest = Latest(self.end, self.admissions, self.victims, taken)
+        """All but what is ``taken`` at the latest; what is short counts where nothing is."""
+        levels = self.levels if taken else None
+        latest = Latest(self.end, self.admissions, self.victims, taken, levels)
         latest.run()
         return _Answer(early, latest.taken, tuple(latest.left), latest.short, tuple(latest.saturated))
 
     def _with_early(self, early: frozenset[int]) -> _Answer:
-        """The early ones by themselves, then the others."""
-        taken, _ = earliest(self.start, self.admissions, [one for one in self.victims if one.queue in early])
-        return self._forwards(self._latest(early, taken))
+        """The early ones by themselves, then the others; all is allowed once it has gone `_forwards`."""
+        taken, _ = earliest(
+            self.start, self.admissions, self.levels, [one for one in self.victims if one.queue in early]
+        )
+        return self._latest(early, taken)
 
     def _forwards(self, answer: _Answer) -> _Answer:
         """What is left, and what an admission may not take after all, goes wherever it may.
 
         The early ones knew nothing of the others, and those at the latest took it that all would leave.
         """
-        taken, left = earliest(self.start, self.admissions, answer.left, answer.taken)
+        taken, left = earliest(self.start, self.admissions, self.levels, answer.left, answer.taken)
         return replace(answer, taken=taken, left=tuple(left))

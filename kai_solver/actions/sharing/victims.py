@@ -20,7 +20,9 @@ class VictimGroup:
 
 @dataclass(frozen=True, slots=True)
 class Shared:
-    """``admissions`` with the units that they may take, all of them, and the groups ``left`` that find none.
+    """``admissions`` with the units that they may take, and the groups ``left`` that find none.
+
+    As long as some are left with all at the latest, what the others take is allowed only once those are gone, too.
 
     Attributes
     ----------
