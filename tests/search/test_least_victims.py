@@ -92,12 +92,25 @@ class OnlyGone:
         return False
 
 
+@dataclass
+class WithGone:
+    """A state in which just these pods are gone."""
+
+    state: Any
+    gone: frozenset[int]
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.state, name)
+
+
 def takers_of(outcome: Outcome, rights: Rights, gone: Sequence[int]) -> bool:
     """Is there any way to give each of ``gone`` to an admission so that every reclaim is allowed?"""
     numbered = list(enumerate(zip(outcome.admissions, rights.takers, strict=True)))
     able = [[n for n, (a, takes) in numbered if unit in takes or unit in a.units] for unit in gone]
     tried = copy(outcome)
     tried.pool = OnlyGone(outcome.pool, frozenset(gone))  # type: ignore[assignment]
+    pods = frozenset(pod for unit in gone for pod in outcome.pool.units[unit].pods) if outcome.pool else frozenset()
+    tried.state = WithGone(outcome.state, pods)  # type: ignore[assignment]
     for takers in product(*able):
         given = [tuple(u for u, t in zip(gone, takers, strict=True) if t == n) for n, _ in numbered]
         tried.admissions = [replace(a, units=units) for a, units in zip(outcome.admissions, given, strict=True)]
