@@ -243,7 +243,7 @@ class VictimChoice:
 
     @contextmanager
     def _timed(self, victims: int) -> Iterator[Tries]:
-        """The tries to find takers, of all of which a part of the time is for such ``victims``.
+        """Tries to find takers for so many ``victims``, in what is left of the time for that.
 
         Where deterministic seconds are counted, no clock ends them, and they are charged as if they were such seconds.
         """
@@ -273,7 +273,8 @@ class VictimChoice:
             evicted = self._movers_of(leaving)
             with self._timed(len(evicted)) as tries:
                 shared = self._known[leaving] = share_victims(self.outcome, evicted, self._evictors, tries)
-            self._known[leaving - _left(shared)] = replace(shared, left=[], short={}, latest=None)
+            if shared.latest is not None:  # It was searched for, and holds without what is left.
+                self._known[leaving - _left(shared)] = replace(shared, left=[], short={}, latest=None)
         return shared
 
     def _with_takers(self, leaving: frozenset[int]) -> tuple[frozenset[int], set[int]]:
