@@ -184,9 +184,8 @@ class VictimChoice:
             return False
         zeros = next((number for number, stage in enumerate(works[:-1]) if least.get(stage.name, 0)), len(works) - 1)
         improved = bool(leaving) and self._seated(*self._with_takers(leaving))
-        if self._is_near(works, least):
-            return improved
-        improved |= self._choose(works, zeros, asks_for_places=asks_for_places)
+        if not self._is_near(works, least):
+            improved |= self._choose(works, zeros, asks_for_places=asks_for_places)
         if exactly and not self.solver_client.is_out_of_time:
             improved |= self._choose(
                 [replace(stage, gap=0.0) for stage in self._asked], 0, asks_for_places=asks_for_places
