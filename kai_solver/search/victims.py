@@ -246,7 +246,7 @@ class VictimChoice:
 
         Where deterministic seconds are counted, no clock ends them, and they are charged as if they were such seconds.
         """
-        client, tries, before = self.solver_client, self._tries, self._tries.left
+        client, tries, before = self.solver_client, self._tries, self._tries.made
         budget = client.budget
         if self._sharing_s is None:
             self._sharing_s = SHARING_PART * budget.left_s
@@ -256,7 +256,7 @@ class VictimChoice:
         tries.is_late = lambda: not self._has_time_for(ROUNDS_AFTER) or (not is_exact and budget.clock() > until_s)
         yield tries
         if is_exact:
-            budget.spent_s += TRY_S * victims * len(self.outcome.admissions) * (before - tries.left)
+            budget.spent_s += TRY_S * victims * len(self.outcome.admissions) * (1 + tries.made - before)
         self._sharing_s -= budget.clock() - start_s
 
     def _movers_of(self, units: Collection[int]) -> list[Mover]:
@@ -298,9 +298,14 @@ class VictimChoice:
         return self._taken_of(leaving, shared), tight
 
     def _taken_of(self, leaving: frozenset[int], shared: Shared) -> frozenset[int]:
-        """``leaving`` without some that no gang may take by ``shared``: of each queue as few as it may have to keep."""
-        path = self._victim_model.path
+        """``leaving`` without some, so that all have takers: of each queue as few as it may have to keep.
+
+        Or, if that is less, without what ``shared`` leaves.
+        """
+        path, valid = self._victim_model.path, list[frozenset[int]]()
         for _ in range(ROUNDS):
+            if shared.latest is not None or not shared.left:
+                valid.append(leaving - _left(shared))
             if not shared.left:
                 break
             refused, lacking = shared.latest or (shared.left, shared.short)
@@ -309,10 +314,11 @@ class VictimChoice:
                 short = [lacking[queue] for queue in path[leaf] if queue in lacking]
                 resource, missing = min(short, key=lambda one: one[1], default=(GPU, 0))
                 hers = sorted((m for m in left if m.queue == leaf), key=lambda m: m.charge[resource])
-                kept.add(next((m.unit for m in hers if m.charge[resource] >= missing), hers[-1].unit))
+                gang = next((m.gang for m in hers if m.charge[resource] >= missing), hers[-1].gang)
+                kept.update(mover.unit for mover in hers if mover.gang == gang)
             leaving -= kept
             shared = self._shared(leaving)
-        return leaving - _left(shared)
+        return max(valid, key=self._gpus_of, default=leaving - _left(shared))
 
     def _spared(self, evicted: Sequence[Mover], shared: Shared, *, again: bool) -> list[Spared]:
         """What is to be taken less so that all may have takers: by the answer which asks for less of that."""
@@ -324,7 +330,7 @@ class VictimChoice:
     def _are_nearly_all_taken(self, leaving: frozenset[int], shared: Shared) -> bool:
         """Whether what is left is so little that places are found without it."""
         left = self._gpus(shared)[0]
-        return not shared.left or (shared.latest is not None and left <= LEFT_PART * self._gpus_of(leaving))
+        return not shared.left or (shared.latest is not None and 0 < left <= LEFT_PART * self._gpus_of(leaving))
 
     def _gpus_of(self, units: Collection[int]) -> int:
         return sum(mover.charge[GPU] for mover in self._movers_of(units))

@@ -22,18 +22,19 @@ from tests.search.test_least_victims import drawn
 
 
 def two_parents() -> tuple[Outcome, dict[str, int]]:
-    """A and B have 6 GPUs each of 12, of which a2 below A holds 5, and b1 below B holds 7; units by gang.
+    """A and B have 6 GPUs each of 12, of which a2 below A holds 5, and b1 below B holds 7; C has no bound, and one pod.
 
-    Admitted: two gangs of a1 by reclaim, with 1 and 2 GPUs, then one of a2 by preemption.
+    With the units by gang. Admitted: two gangs of a1 by reclaim, with 1 and 2 GPUs, then one of a2 by preemption.
     """
     queues = [a_queue("A", 6), a_queue("B", 6), a_queue("a1", 3, parent="A"), a_queue("a2", 3, parent="A")]
-    queues.append(a_queue("b1", 6, parent="B"))
+    queues += [a_queue("b1", 6, parent="B"), a_queue("C", "unlimited")]
     running = [a_gang(f"a2-{i}", "a2", on("n"), minMember=1) for i in range(5)]
     running += [a_gang(f"b1-{i}", "b1", on("n"), minMember=1) for i in range(7)]
+    running.append(a_gang("c", "C", on("m"), minMember=1))
     pending = [a_gang("one", "a1", {"gpus": 1}, minMember=1), a_gang("two", "a1", {"gpus": 2}, minMember=1, created=2)]
     pending.append(a_gang("three", "a2", {"gpus": 1}, minMember=1, created=3, priority=75))
-    document = {"format": "kai-solver/v1", "now": 1000.0, "nodes": [a_node("n", 12)], "queues": queues}
-    problem = build_problem(snapshot_from_native(document | {"gangs": [*running, *pending]}))
+    document = {"format": "kai-solver/v1", "now": 1000.0, "nodes": [a_node("n", 12), a_node("m", 1)]}
+    problem = build_problem(snapshot_from_native(document | {"queues": queues, "gangs": [*running, *pending]}))
     outcome = Actions(problem, load_model("greedy-only").actions, SolverActions(None)).run()
     assert outcome.pool is not None
     actions = [(problem.gangs[a.allocation_unit.gang].gang.name, a.action) for a in outcome.admissions]
@@ -59,6 +60,16 @@ def test_victims_leave_early_where_a_later_reclaim_would_be_too_saturated() -> N
     assert {names[queue] for queue in early.early} == {"a2"}
 
 
+def test_what_only_moves_is_for_a_reclaim_whatever_its_queue_keeps() -> None:
+    """Reclaim asks for no part of it, and may look at a queue without a bound."""
+    outcome, units = two_parents()
+    groups = [VictimGroup((units[name],), frozenset({0, 2})) for name in ("a2-0", "a2-1")]
+    groups += [VictimGroup((units["b1-0"],), frozenset({1})), VictimGroup((units["c"],), frozenset({0}), evicted=False)]
+    found = share_out(outcome, groups, Tries())
+    assert found.left == []
+    assert units["c"] in found.admissions[0].units
+
+
 def test_what_a_queue_may_not_lose_is_left_however_often_it_is_tried() -> None:
     """Of three of a2, the first reclaim may take two, and the third has no other."""
     outcome, units = two_parents()
@@ -80,7 +91,9 @@ def test_the_queues_that_were_early_before_are_tried_first() -> None:
     able = {"a2-0": {0, 2}, "a2-1": {0, 2}, "b1-0": {1}}
     tries = Tries()
     assert not shared(outcome, units, able, tries).left
-    assert tries == Tries(first=shared(outcome, units, able, Tries()).early)  # None was in vain.
+    assert tries.first == shared(outcome, units, able, Tries()).early
+    assert tries.made > 0
+    assert tries.left == Tries().left  # None was in vain.
     assert shared(outcome, units, able, Tries(1)).left
     tries.left = 0
     assert not shared(outcome, units, able, tries).left

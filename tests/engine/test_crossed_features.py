@@ -27,7 +27,7 @@ def a_node(name: str, gpus: int, **more: Any) -> Document:
     return {"name": name, "gpus": gpus, "cpu": 16, "gpuMemory": 80_000, "labels": {"host": name}} | more
 
 
-def a_queue(name: str, gpus: int, **more: Any) -> Document:
+def a_queue(name: str, gpus: int | str, **more: Any) -> Document:
     quota = {"cpu": "unlimited", "memory": "unlimited", "gpu": gpus}
     return {"name": name, "quota": quota, "weight": 0} | more
 

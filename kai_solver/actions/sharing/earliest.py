@@ -34,7 +34,7 @@ def earliest(
         mine = [own for (_, able), own in waiting.items() if own and number in able]
         if mine and admission.action is Action.RECLAIM:
             leaf = replay.problem.gangs[admission.allocation_unit.gang].queue
-            mine = [own for own in mine if levels.may_lose(leaf, own[0].queue, replay.allocated)]
+            mine = [o for o in mine if not o[0].parts or levels.may_lose(leaf, o[0].queue, replay.allocated)]
         if number in planned or mine:
             taken[number], refused = _takes(replay, admission, planned.get(number, ()), mine)
             for one in refused:
@@ -89,7 +89,7 @@ class _Judge:
         return ledger is not None and ledger.takes(one.queue, one.parts)
 
     def has_enough(self, queue: int) -> bool:
-        """Whether a smaller part of the queue might still be allowed."""
+        """Whether the queue may still lose something, so that others of it may be allowed."""
         ledger = self._ledger_for(queue)
         return ledger is not None and ledger.allows(queue)
 

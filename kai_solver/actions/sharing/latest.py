@@ -125,7 +125,8 @@ class Latest:
                 return []
             held, levels = self.replay.allocated, self.levels
             if levels is not None:
-                able = [one for one in able if levels.may_lose(gang.queue, one.queue, held, self._largest)]
+                largest = self._largest
+                able = [o for o in able if not o.lasts or levels.may_lose(gang.queue, o.queue, held, largest)]
         self._charge(able, +1)
         return able if admission.action is not Action.RECLAIM else self._reclaimed(gang.queue, charge, able)
 

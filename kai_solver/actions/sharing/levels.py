@@ -19,7 +19,8 @@ class Levels:
     def may_lose(self, reclaimer: int, victim: int, held: Sequence[Amounts], last: Charge = (0, 0, 0)) -> bool:
         """Whether a reclaim might take victims (leaf queues ``reclaimer``, ``victim``): rule 3 of `fairness.reclaim`.
 
-        ``held``: by queue, before the last part is taken; or after that part, which is no larger than ``last``.
+        Only victims with parts are judged by it. ``held``: by queue, before any part is taken; or once all are, none of
+        which is larger than ``last``.
         """
         found = self._found.get((reclaimer, victim))
         if found is None:

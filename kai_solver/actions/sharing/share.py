@@ -32,6 +32,8 @@ class Tries:
     ----------
     left
         How many more tries may be in vain.
+    made
+        How many were made.
     is_late
         Whether to be content with what is assigned so far.
     first
@@ -41,6 +43,7 @@ class Tries:
     left: int = 40
     is_late: Callable[[], bool] = lambda: False
     first: frozenset[int] = frozenset()
+    made: int = 0
 
     @property
     def are_over(self) -> bool:
@@ -71,9 +74,13 @@ class _Answer:
 
     @property
     def amount(self) -> Charge:
-        """What is left: GPUs first."""
+        """What is left: GPUs first. Units that move have none."""
         cpu, memory, gpu = sum_of(part for one in self.left for part in one.parts)
         return gpu, memory, cpu
+
+    def is_better_than(self, other: "_Answer") -> bool:
+        """Whether less is left, or as much of fewer."""
+        return (self.amount, len(self.left)) < (other.amount, len(other.left))
 
 
 class _Sharing:
@@ -122,9 +129,10 @@ class _Sharing:
             if tries.is_late() or len(known) - before >= PATIENCE or (early != first and tries.left <= 0):
                 return None
             known.add(early)
+            tries.made += 1
             tries.left -= early != first
             answer = self._with_early(early)
-            if answer.amount < best.amount and (answer := self._forwards(answer)).amount < best.amount:
+            if answer.amount <= best.amount and (answer := self._forwards(answer)).is_better_than(best):
                 return answer
         return None
 
@@ -138,7 +146,10 @@ class _Sharing:
         yield from (early ^ {leaf} for leaf in sorted(self.leaves))
 
     def _latest(self, early: frozenset[int], taken: Taken) -> _Answer:
-        """All but what is ``taken`` at the latest; what is short counts where nothing is."""
+        """All but what is ``taken`` at the latest.
+
+        Where nothing is taken before, queues that may lose nothing are not passed over: they are to be noted as short.
+        """
         levels = self.levels if taken else None
         latest = Latest(self.end, self.admissions, self.victims, taken, levels)
         latest.run()

@@ -22,7 +22,7 @@ class VictimGroup:
 class Shared:
     """``admissions`` with the units that they may take, and the groups ``left`` that find none.
 
-    As long as some are left with all at the latest, what the others take is allowed only once those are gone, too.
+    Unless ``latest`` is set, what is taken is allowed only once what is left is gone, too.
 
     Attributes
     ----------
@@ -31,7 +31,7 @@ class Shared:
     early
         Leaf queues whose victims are with the earliest reclaims.
     latest
-        The ``left`` and ``short`` with all at the latest, where these find no admission for all.
+        The ``left`` and ``short`` with all at the latest, where these find no admission for all and others were tried.
     """
 
     admissions: list[Admission]
