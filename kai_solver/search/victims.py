@@ -286,6 +286,7 @@ class VictimChoice:
         tight = {mover.queue for mover in self._movers_of(_left(shared))}
         for number in range(TAKER_ROUNDS):
             if self._are_nearly_all_taken(leaving, shared):
+                self._tries.first = shared.early
                 return leaving - _left(shared), tight
             if not self._has_time_for(2):
                 break

@@ -37,7 +37,7 @@ class Tries:
     is_late
         Whether to be content with what is assigned so far.
     first
-        Leaf queues to try first: those of the best answer so far.
+        Leaf queues to try first, however late it is: those of the newest answer that left nothing.
     """
 
     left: int = 40
@@ -48,7 +48,7 @@ class Tries:
     @property
     def are_over(self) -> bool:
         """Whether there is nothing to try."""
-        return self.is_late() or (self.left <= 0 and not self.first)
+        return not self.first and (self.left <= 0 or self.is_late())
 
 
 def share_out(outcome: Outcome, groups: Iterable[VictimGroup], tries: Tries | None = None) -> Shared:
@@ -102,8 +102,8 @@ class _Sharing:
         if not latest.left or tries is None or tries.are_over:
             return self._shared(latest)
         before, best = tries.left, self._searched(self._forwards(latest), tries)
-        tries.first = best.early or tries.first
-        tries.left = tries.left if best.left else before
+        if not best.left:
+            tries.first, tries.left = best.early, before
         return replace(self._shared(best), latest=([one.group for one in latest.left], latest.short))
 
     def _searched(self, best: _Answer, tries: Tries) -> _Answer:
@@ -126,7 +126,8 @@ class _Sharing:
         for early in (first, *self._near(best)):
             if early in known:
                 continue
-            if tries.is_late() or len(known) - before >= PATIENCE or (early != first and tries.left <= 0):
+            is_over = len(known) - before >= PATIENCE or tries.left <= 0 or tries.is_late()
+            if early != first and is_over:
                 return None
             known.add(early)
             tries.made += 1
