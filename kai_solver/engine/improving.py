@@ -38,9 +38,10 @@ AGAIN_PART = 0.8
 """Part of the time for victims and places that must be left where prices are asked for again: they take 0.3 s on 1,000
 loaded nodes (2026-11-28), and those of fewer gangs serve as well."""
 
-LATE_MOVES = 0.5
-"""Part of the time left in which gangs that chains left are consolidated for. On one of 71 random
-clusters of 100 to 300 nodes with rules between pods, only `greedy-only` had served one of them (2026-11-29)."""
+LATE_MOVES, LATER_MOVES = 0.5, 0.25
+"""Part of the time left in which gangs that chains left are consolidated for, before victims are chosen or after. On
+one of 71 random clusters of 100 to 300 nodes with rules between pods, only `greedy-only` had served one of them
+(2026-11-29)."""
 
 
 LINKS_PART = 0.5
@@ -89,7 +90,7 @@ class Improver:
         self._chain(outcome)
         are_moves_first = self._are_moves_first(outcome)
         if are_moves_first:
-            self._consolidate_late(outcome)
+            self._consolidate_late(outcome, LATE_MOVES)
         # Victims take 1 to 3 s of CPU on 2,000 loaded nodes, questions all that is left (2026-11-23).
         are_victims_first = is_priced and not time.is_nearly_over() and self.known.variables(outcome) > WHOLE
         nothing_to_ask = not has_unknown(outcome) and not (self.leaves_moves and outcome.waiting)
@@ -98,7 +99,7 @@ class Improver:
             admitted = outcome.admitted
             refined = self._choose(outcome, is_priced=is_priced, asks_for_places=nothing_to_ask)
         if not are_moves_first:
-            self._consolidate_late(outcome)
+            self._consolidate_late(outcome, LATER_MOVES)
         self._ask_open(outcome)
         is_done = nothing_to_ask or (refined is not None and refined.is_within_gap)
         if not are_victims_first or outcome.admitted != admitted or not is_done:
@@ -127,15 +128,14 @@ class Improver:
             time.say(f"chains: {effect.admitted} gangs admitted, {effect.changed} of {effect.wanted} changes")
 
     def _are_moves_first(self, outcome: Outcome) -> bool:
-        """Whether time is left for victims and places after late moves, or none is left anyway.
+        """Whether time is left for victims and places after late moves.
 
         On a real twin of 2,000 nodes (seed 21) at 2 s, 18 gangs more were admitted, but victims had no time, and three
         times the work had to leave (2026-11-30).
         """
-        needed_s = HURRIED * CHOOSING_S * self.known.variables(outcome)
-        return not needed_s <= self.time.left_s < needed_s / (1 - LATE_MOVES)
+        return (1 - LATE_MOVES) * self.time.left_s >= HURRIED * CHOOSING_S * self.known.variables(outcome)
 
-    def _consolidate_late(self, outcome: Outcome) -> None:
+    def _consolidate_late(self, outcome: Outcome, part: float) -> None:
         """Where moves were left to chains: consolidate for gangs that wait still, which chains may know no moves for.
 
         Chains know no rules between pods. Not where the moves of a cycle are limited: chains have counted theirs.
@@ -144,7 +144,7 @@ class Improver:
             return
         time, actions = self.time, self.model.actions
         is_limited = not self.model.moves.per_cycle == self.model.moves.per_gang == UNLIMITED
-        end_s = time.clock() + LATE_MOVES * time.left_s
+        end_s = time.clock() + part * time.left_s
 
         def is_late() -> bool:
             return time.should_stop() or time.clock() >= end_s
