@@ -8,7 +8,7 @@ from copy import copy
 from typing import Self
 
 from kai_solver.domain import Action
-from kai_solver.fairness import ReclaimLedger
+from kai_solver.fairness import ReclaimLedger, ReclaimRight
 from kai_solver.planstate.eligibility import reclaim_allowed
 from kai_solver.planstate.eviction_units import charge_of
 from kai_solver.planstate.outcome import Admission, Outcome
@@ -73,6 +73,12 @@ class ReclaimReplay:
         """What its rights to reclaim are asked for: requests by GPU memory count on the smallest devices."""
         return self._charged(admission)[1]
 
+    def right_of(self, admission: Admission) -> ReclaimRight | None:
+        """The right of a reclaim by what the queues hold now; None if it has none, whatever the victims are."""
+        gang = self.problem.gangs[admission.allocation_unit.gang]
+        right = self.problem.reclaim_right(self.allocated, gang.queue, self.asked_by(admission))
+        return right if right.refusal(self.fixed, preemptible=gang.gang.preemptible) is None else None
+
     def _charged(self, admission: Admission) -> tuple[Charge, Charge]:
         pods = admission.allocation_unit.pods
         found = self._charges.get(pods[0])
@@ -83,15 +89,14 @@ class ReclaimReplay:
 
     def _is_allowed(self, admission: Admission) -> bool:
         """With victims that it shares with an earlier one still in their places."""
-        gang = self.problem.gangs[admission.allocation_unit.gang]
         shared = [unit for unit in admission.units if unit in self.gone]
         for unit in shared:
             self.add(self._queue_of(unit), self._lost(unit), +1)
-        right = self.problem.reclaim_right(self.allocated, gang.queue, self.asked_by(admission))
-        refusal, ledger = right.refusal(self.fixed, preemptible=gang.gang.preemptible), ReclaimLedger(right)
+        right = self.right_of(admission)
+        ledger = None if right is None else ReclaimLedger(right)
         for unit in shared:
             self.add(self._queue_of(unit), self._lost(unit), -1)
-        return refusal is None and reclaim_allowed(self.state, self.pool, ledger, list(admission.units))
+        return ledger is not None and reclaim_allowed(self.state, self.pool, ledger, list(admission.units))
 
     def _lost(self, unit: int) -> Charge:
         """What the queue of a unit that has left loses: some of its pods may have been spared."""

@@ -43,7 +43,6 @@ LATE_MOVES, LATER_MOVES = 0.5, 0.25
 one of 71 random clusters of 100 to 300 nodes with rules between pods, only `greedy-only` had served one of them
 (2026-11-29)."""
 
-
 LINKS_PART = 0.5
 """Most of the time left for victims and places that is kept for links, which come last. In the models here, their stage
 has 2% of the budget."""

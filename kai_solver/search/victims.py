@@ -324,7 +324,7 @@ class VictimChoice:
     def _spared(self, evicted: Sequence[Mover], shared: Shared, *, again: bool) -> list[Spared]:
         """What is to be taken less so that all may have takers: by the answer which asks for less of that."""
         path, movers = self._victim_model.path, self.joint.movers
-        answers = [(shared.left, shared.short), shared.latest or (shared.left, shared.short)]
+        answers = [(shared.left, shared.short), *([shared.latest] if shared.latest else [])]
         found = [list(sparing(path, movers, evicted, _units(left), short, again=again)) for left, short in answers]
         return min(found, key=lambda rows: [sum(row.less for row in rows if row.resource == r) for r in BY_WEIGHT])
 

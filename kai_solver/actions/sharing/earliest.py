@@ -8,7 +8,7 @@ from kai_solver.actions.reclaim_replay import ReclaimReplay
 from kai_solver.actions.sharing.levels import Levels
 from kai_solver.actions.sharing.victims import NOTHING, Taken, Victims
 from kai_solver.domain import Action
-from kai_solver.fairness import ReclaimLedger, ReclaimRight
+from kai_solver.fairness import ReclaimLedger
 from kai_solver.planstate.outcome import Admission
 from kai_solver.problem.charges import Charge
 
@@ -72,18 +72,14 @@ class _Judge:
     """Whether the admission may take one victim more."""
 
     def __init__(self, replay: ReclaimReplay, admission: Admission) -> None:
-        self._right: ReclaimRight | None = None
-        self._is_refused = False
+        self._is_reclaim = admission.action is Action.RECLAIM
+        self._right = replay.right_of(admission) if self._is_reclaim else None
         self._ledger: ReclaimLedger | None = None
         self._may_look_at: dict[int, bool] = {}
-        if admission.action is Action.RECLAIM:
-            gang = replay.problem.gangs[admission.allocation_unit.gang]
-            self._right = replay.problem.reclaim_right(replay.allocated, gang.queue, replay.asked_by(admission))
-            self._is_refused = self._right.refusal(replay.fixed, preemptible=gang.gang.preemptible) is not None
 
     def takes(self, one: Victims) -> bool:
         """Take it if that is allowed: preemption may take all that it is able to."""
-        if self._right is None:
+        if not self._is_reclaim:
             return True
         ledger = self._ledger_for(one.queue)
         return ledger is not None and ledger.takes(one.queue, one.parts)
@@ -95,7 +91,7 @@ class _Judge:
 
     def _ledger_for(self, queue: int) -> ReclaimLedger | None:
         """What a reclaim has taken; None if it has no right, or may not look at the queue."""
-        if self._right is None or self._is_refused:
+        if self._right is None:
             return None
         if queue not in self._may_look_at:
             self._may_look_at[queue] = self._right.may_look_at(queue)

@@ -120,8 +120,7 @@ class Latest:
         """Those of ``able`` that the admission takes; they are back in their queues then."""
         gang, charge = self.problem.gangs[admission.allocation_unit.gang], self.replay.asked_by(admission)
         if admission.action is Action.RECLAIM:
-            right = self.problem.reclaim_right(self.replay.allocated, gang.queue, charge)
-            if right.refusal(self.replay.fixed, preemptible=gang.gang.preemptible) is not None:
+            if self.replay.right_of(admission) is None:
                 return []
             held, levels = self.replay.allocated, self.levels
             if levels is not None:

@@ -29,7 +29,7 @@ class Shared:
     short
         By queue, (resource, how much more it would have to hold) for some of what is left to be taken.
     early
-        Leaf queues whose victims are with the earliest reclaims.
+        Leaf queues of which the victims are with the earliest reclaims.
     latest
         The ``left`` and ``short`` with all at the latest, where these find no admission for all and others were tried.
     """
@@ -38,7 +38,7 @@ class Shared:
     left: list[VictimGroup]
     short: Mapping[int, tuple[int, int]] = field(default_factory=dict)
     early: frozenset[int] = frozenset()
-    latest: "tuple[list[VictimGroup], Mapping[int, tuple[int, int]]] | None" = None
+    latest: tuple[list[VictimGroup], Mapping[int, tuple[int, int]]] | None = None
 
 
 @dataclass(frozen=True, slots=True)
