@@ -14,8 +14,11 @@ loaded-1000 (4,542, 3,543, 17,991)  0.05                   0.05         0.05    
 loaded-5000 (23,670, 2,307, 49,394) 0.21                   0.19         0.22         0.78
 ==================================  =====================  ===========  ===========  ===========
 
-GLOP by way of ``pywraplp``, which keeps its basis while patterns are made one after the other, took 0.75 s on openb
-for 19 rounds; all 1,429 patterns of openb's sizes at once are the faster way.
+It is asked by way of ``pywraplp``, which keeps its basis: of a programme's 4 to 19 questions all but the first take 6
+ms on 1,000 loaded nodes, and 45 ms without a basis, by ``model_builder_helper``. All of them, with the programme
+written down (0.03 to 0.14 s slower that way): 0.17 s for 0.48 on 1,000 loaded nodes, 0.43 for 0.74 on 5,000, 0.67 for
+0.86 on openb (2026-11-30). There all 1,429 patterns of openb's sizes at once are faster than one after the other, which
+took 0.75 s for 19 rounds (2026-11-23).
 """
 
 import importlib
@@ -74,8 +77,13 @@ def solve(programme: Mapping[str, Any], seconds: float) -> list[dict[str, Any]]:
 
 class _Simplex:
     def __init__(self, programme: Mapping[str, Any], end_s: float) -> None:
-        self._library = importlib.import_module("ortools.linear_solver.python.model_builder_helper")
-        self._model = self._library.ModelBuilderHelper()
+        library = importlib.import_module("ortools.linear_solver.pywraplp")
+        self._solved = (library.Solver.OPTIMAL, library.Solver.FEASIBLE)
+        self._solver = library.Solver.CreateSolver("GLOP")
+        self._solver.SetSolverSpecificParametersAsString("use_preprocessing:false dual_feasibility_tolerance:1e-9")
+        self._columns: list[Any] = []
+        self._rows: list[Any] = []
+        self._minimised: int | None = None
         self._end_s = end_s
         self._programme = programme
         self._stages = programme["stages"]
@@ -102,16 +110,14 @@ class _Simplex:
             if any(at[k] > first[k]["held"] for k in range(number)):
                 for k in range(len(self._stages)):
                     self._hold(k, at[k] if k < number else math.inf)
-                solver = self._solve_stage(number)
-                if solver is not None:
-                    yield self._found(solver, number)
+                if self._solve_stage(number):
+                    yield self._found(number)
 
     def _in_order(self) -> Iterator[dict[str, Any]]:
         for number in range(len(self._stages)):
-            solver = self._solve_stage(number)
-            if solver is None:
+            if not self._solve_stage(number):
                 return
-            found = self._found(solver, number)
+            found = self._found(number)
             yield found
             self._hold(number, found["held"])
 
@@ -125,45 +131,52 @@ class _Simplex:
             return None
         for number in range(last):
             self._hold(number, 0)
-        solver = self._solve_stage(last)
-        if solver is None:
+        if not self._solve_stage(last):
             for number in range(last):
                 self._hold(number, math.inf)
             return None
         nothing = [0.0] * len(self._scale)
         return [
             *(
-                {"number": n, "cost": 0.0, "held": 0, "duals": nothing, "holds": [0.0] * n, "out": self._out(solver, n)}
+                {"number": n, "cost": 0.0, "held": 0, "duals": nothing, "holds": [0.0] * n, "out": self._out(n)}
                 for n in range(last)
             ),
-            self._found(solver, last),
+            self._found(last),
         ]
 
-    def _solve_stage(self, number: int) -> Any:
-        columns, coefficients = self._stages[number]
-        self._model.clear_objective()
-        for column, amount in zip(columns, coefficients, strict=True):
-            if amount:
-                self._model.set_var_objective_coefficient(column, amount / self._dearest[number])
-        for column in self._unserved:
-            self._model.set_var_objective_coefficient(column, PENALTY)
+    def _solve_stage(self, number: int) -> bool:
+        """Whether there is a solution, which the solver keeps until it is asked again."""
+        if self._minimised != number:
+            objective = self._solver.Objective()
+            objective.Clear()
+            objective.SetMinimization()
+            for column, amount in zip(*self._stages[number], strict=True):
+                if amount:
+                    objective.SetCoefficient(self._columns[column], amount / self._dearest[number])
+            for column in self._unserved:
+                objective.SetCoefficient(self._columns[column], PENALTY)
+            self._minimised = number
         return self._solve_with_patterns()
 
-    def _found(self, solver: Any, number: int) -> dict[str, Any]:
-        dearest, rows = self._dearest[number], len(self._scale)
-        cost = solver.objective_value() * dearest
+    def _found(self, number: int) -> dict[str, Any]:
+        dearest, rows = self._dearest[number], self._rows
+        cost = self._cost(number)
         return {
             "number": number,
             "cost": cost,
             "held": math.ceil(cost * (1 - 1e-9) - 1e-6),
-            "duals": [solver.dual_value(row) * dearest / scale for row, scale in enumerate(self._scale)],
-            "holds": [solver.dual_value(rows + k) * dearest / self._dearest[k] for k in range(number)],
-            "out": self._out(solver, number),
+            "duals": [row.dual_value() * dearest / scale for row, scale in zip(rows, self._scale, strict=False)],
+            "holds": [rows[len(self._scale) + k].dual_value() * dearest / self._dearest[k] for k in range(number)],
+            "out": self._out(number),
         }
 
-    def _out(self, solver: Any, number: int) -> list[float]:
+    def _cost(self, number: int) -> float:
+        cost: float = self._solver.Objective().Value() * self._dearest[number]
+        return cost
+
+    def _out(self, number: int) -> list[float]:
         columns, _ = self._stages[number]
-        return [solver.variable_value(column) for column in columns]
+        return [self._columns[column].solution_value() for column in columns]
 
     def _whole(self, number: int, out: list[float]) -> list[float]:
         """Near ``out``, but without costly parts: the unit of which most would leave in vain stays, or leaves.
@@ -186,42 +199,34 @@ class _Simplex:
             at = max(parts, key=lambda number: lost[number] * amounts[number])
             column, floor = columns[at], float(math.floor(out[at]))
             held.append(column)
-            self._model.set_var_upper_bound(column, floor)
-            solver = self._solve_stage(number)
-            if solver is None or solver.objective_value() * self._dearest[number] >= cheapest:
-                self._model.set_var_upper_bound(column, floor + 1)
-                self._model.set_var_lower_bound(column, floor + 1)
-                solver = self._solve_stage(number)
-            if solver is None:
-                break
-            out = self._out(solver, number)
+            self._columns[column].SetUb(floor)
+            if not self._solve_stage(number) or self._cost(number) >= cheapest:
+                self._columns[column].SetBounds(floor + 1, floor + 1)
+                if not self._solve_stage(number):
+                    break
+            out = self._out(number)
             if _rounded_up(amounts, out) < cheapest:
                 best, cheapest = out, _rounded_up(amounts, out)
         for column in held:
-            self._model.set_var_lower_bound(column, 0.0)
-            self._model.set_var_upper_bound(column, float(self._programme["most"][column]))
+            self._columns[column].SetBounds(0.0, float(self._programme["most"][column]))
         self._end_s = end_s
         return best
 
     def _hold(self, number: int, most: float) -> None:
         """Let the stage cost the others no more than ``most``."""
-        self._model.set_constraint_upper_bound(len(self._scale) + number, most / self._dearest[number])
+        self._rows[len(self._scale) + number].SetUb(most / self._dearest[number])
 
     def _add_column(self, most: float) -> int:
-        column: int = self._model.add_var()
-        self._model.set_var_lower_bound(column, 0.0)
-        if most < math.inf:
-            self._model.set_var_upper_bound(column, most)
-        return column
+        self._columns.append(self._solver.NumVar(0.0, most, ""))
+        return len(self._columns) - 1
 
     def _add_row(self, terms: Sequence[tuple[int, float]], low: float, high: float) -> float:
         """A row, divided by its largest coefficient, which is returned."""
         scale = float(max((abs(amount) for _, amount in terms), default=1)) or 1.0
-        row = self._model.add_linear_constraint()
-        self._model.set_constraint_lower_bound(row, low / scale)
-        self._model.set_constraint_upper_bound(row, high / scale)
+        row, columns = self._solver.Constraint(low / scale, high / scale), self._columns
         for column, amount in terms:
-            self._model.add_term_to_constraint(row, column, amount / scale)
+            row.SetCoefficient(columns[column], amount / scale)
+        self._rows.append(row)
         return scale
 
     def _begin(self) -> None:
@@ -238,39 +243,37 @@ class _Simplex:
                 patterns = [((at, copies),) for at, copies in enumerate(alone) if copies]
                 for row in rows:
                     self._unserved.append(self._add_column(math.inf))
-                    self._model.add_term_to_constraint(row, self._unserved[-1], 1.0 / self._scale[row])
+                    self._add_term(row, self._unserved[-1], 1.0)
             for pattern in patterns:
                 self._add_pattern(number, pattern)
 
     def _add_pattern(self, number: int, pattern: Pattern) -> None:
         device, _, _, _, rows = self._devices[number]
         column = self._add_column(math.inf)
-        add, scale = self._model.add_term_to_constraint, self._scale
-        add(device, column, 1.0 / scale[device])
+        self._add_term(device, column, 1.0)
         for at, count in pattern:
-            row = rows[at]
-            add(row, column, count / scale[row])
+            self._add_term(rows[at], column, count)
 
-    def _solve_with_patterns(self) -> Any:
-        """The solver with the solution; None where it ran out of time, or says that there is none."""
+    def _add_term(self, row: int, column: int, amount: float) -> None:
+        self._rows[row].SetCoefficient(self._columns[column], amount / self._scale[row])
+
+    def _solve_with_patterns(self) -> bool:
+        """Whether there is a solution; False where it ran out of time, or there is none."""
         for _ in range(ROUNDS):
             left_s = self._end_s - time.monotonic()
             if left_s <= 0:
-                return None
-            solver = self._library.ModelSolverHelper("glop")
+                return False
             if left_s < math.inf:
-                solver.set_time_limit_in_seconds(left_s)
-            solver.set_solver_specific_parameters("use_preprocessing:false dual_feasibility_tolerance:1e-9")
-            solver.solve(self._model)
-            if not solver.has_solution():
-                return None
-            if self._is_complete or not self._add_paying(solver):
+                self._solver.set_time_limit(math.ceil(left_s * 1000))
+            if self._solver.Solve() not in self._solved:
+                return False
+            if self._is_complete or not self._add_paying():
                 break
-        return solver
+        return True
 
-    def _add_paying(self, solver: Any) -> bool:
+    def _add_paying(self) -> bool:
         """Add what pays most on each kind of device, to every kind: what pays on one is likely to pay on others."""
-        prices = [solver.dual_value(row) / scale for row, scale in enumerate(self._scale)]
+        prices = [row.dual_value() / scale for row, scale in zip(self._rows, self._scale, strict=False)]
         paying: dict[tuple[tuple[int, int], ...], None] = {}
         for device, level, sizes, most, rows in self._devices:
             shares = [max(0.0, prices[row]) for row in rows]
