@@ -4,8 +4,9 @@ A `Packing` says what needs places and what may leave; `programme_of` writes the
 proves a bound (`Programme.bound`). Stated in docs/formulation.md#prices.
 """
 
+from kai_solver.prices.glop import MoreRow
 from kai_solver.prices.packing import Packing, Unit, programme_of
 from kai_solver.prices.programme import Programme, Solved
 from kai_solver.prices.waiting import least_waiting
 
-__all__ = ["Packing", "Programme", "Solved", "Unit", "least_waiting", "programme_of"]
+__all__ = ["MoreRow", "Packing", "Programme", "Solved", "Unit", "least_waiting", "programme_of"]

@@ -24,7 +24,7 @@ took 0.75 s for 19 rounds (2026-11-23).
 import importlib
 import math
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 PENALTY = 16.0
@@ -50,10 +50,17 @@ Copies = tuple[int, ...]
 """How many shares of each size lie on a device."""
 Pattern = tuple[tuple[int, int], ...]
 """The same, without sizes of which there is none: (which size, how many)."""
+MoreRow = tuple[Sequence[int], Sequence[int], int]
+"""Columns, coefficients, and the most that the sum may be."""
 
 
 def solve(programme: Mapping[str, Any], seconds: float) -> list[dict[str, Any]]:
-    """Minimise the stages of ``programme``, each with those before it held; in ``seconds``.
+    """`Simplex.solve` of a ``programme`` that is asked once."""
+    return Simplex(programme).solve(seconds)
+
+
+class Simplex:
+    """A programme with the basis of its last solution.
 
     Parameters
     ----------
@@ -62,29 +69,19 @@ def solve(programme: Mapping[str, Any], seconds: float) -> list[dict[str, Any]]:
         after the other; ``row_low``, ``row_high``: their ends, infinite where there is none. ``devices``: (row, level,
         sizes, most copies, rows of the sizes) of devices that are free to one level. ``stages``: (columns,
         coefficients). ``at``: by stage, what it costs in the plan so far.
-
-    Returns
-    -------
-    list
-        One entry a solution: ``number`` of the stage, ``cost``, ``held`` (that, as a whole number), ``duals`` (of every
-        row), ``holds`` (of the stages before it), ``out`` (how many of each of its columns leave; of the last stage
-        nearly whole ones, if it has them: what they cost is near the cost, not at it). First every stage with those
-        before it at their least; then those stages before which the plan so far costs more, with these held
-        at what they cost there: the bound of such a stage is another one for that plan.
     """
-    return list(_Simplex(programme, time.monotonic() + seconds).run())
 
-
-class _Simplex:
-    def __init__(self, programme: Mapping[str, Any], end_s: float) -> None:
+    def __init__(self, programme: Mapping[str, Any]) -> None:
         library = importlib.import_module("ortools.linear_solver.pywraplp")
         self._solved = (library.Solver.OPTIMAL, library.Solver.FEASIBLE)
         self._solver = library.Solver.CreateSolver("GLOP")
         self._solver.SetSolverSpecificParametersAsString("use_preprocessing:false dual_feasibility_tolerance:1e-9")
         self._columns: list[Any] = []
         self._rows: list[Any] = []
+        self._more: list[Any] = []
+        """Rows of `solve_with`."""
         self._minimised: int | None = None
-        self._end_s = end_s
+        self._end_s = math.inf
         self._programme = programme
         self._stages = programme["stages"]
         self._devices = programme["devices"]
@@ -100,18 +97,47 @@ class _Simplex:
         self._is_complete = True
         self._begin()
 
-    def run(self) -> Iterator[dict[str, Any]]:
-        first = self._last_at_once() or list(self._in_order())
-        if len(first) == len(self._stages):
-            first[-1]["out"] = self._whole(len(first) - 1, first[-1]["out"])
-        yield from first
-        at = self._programme["at"]
-        for number in range(1, len(first)):
-            if any(at[k] > first[k]["held"] for k in range(number)):
+    def solve(self, seconds: float) -> list[dict[str, Any]]:
+        """Minimise the stages, each with those before it held; in ``seconds``, writing the programme down apart.
+
+        Returns
+        -------
+        list
+            One entry a solution: ``number`` of the stage, ``cost``, ``held`` (that, as a whole number), ``duals`` (of
+            every row), ``holds`` (of the stages before it), ``out`` (how many of each of its columns leave; of the last
+            stage nearly whole ones, if it has them: what they cost is near the cost, not at it). First every stage with
+            those before it at their least; then those stages before which the plan so far costs more, with these held
+            at what they cost there: the bound of such a stage is another one for that plan.
+        """
+        self._end_s = time.monotonic() + seconds
+        found = self._each_at_its_least()
+        at, whole = self._programme["at"], len(found)
+        for number in range(1, whole):
+            if any(at[k] > found[k]["held"] for k in range(number)):
                 for k in range(len(self._stages)):
                     self._hold(k, at[k] if k < number else math.inf)
                 if self._solve_stage(number):
-                    yield self._found(number)
+                    found.append(self._found(number))
+        return found
+
+    def solve_with(self, rows: Iterable[MoreRow], seconds: float) -> list[dict[str, Any]]:
+        """Minimise every stage with ``rows`` as well, in place of those of the last time; without their duals."""
+        self._end_s = time.monotonic() + seconds
+        for row in self._more:
+            row.SetBounds(-math.inf, math.inf)
+        for columns, amounts, most in rows:
+            self._add_row(list(zip(columns, amounts, strict=True)), -math.inf, most)
+            self._more.append(self._rows.pop())
+        for number in range(len(self._stages)):
+            self._hold(number, math.inf)
+        return self._each_at_its_least()
+
+    def _each_at_its_least(self) -> list[dict[str, Any]]:
+        """Every stage with those before it at their least, as far as there is time."""
+        found = self._last_at_once() or list(self._in_order())
+        if len(found) == len(self._stages):
+            found[-1]["out"] = self._whole(len(found) - 1, found[-1]["out"])
+        return found
 
     def _in_order(self) -> Iterator[dict[str, Any]]:
         for number in range(len(self._stages)):

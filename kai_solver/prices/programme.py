@@ -116,8 +116,8 @@ class Programme:
         self.row_high.append(high)
         return len(self.end) - 1
 
-    def with_rows(self, stage: int, rows: Iterable[tuple[Sequence[int], Sequence[int], int]]) -> "Programme":
-        """A copy with rows over columns of a stage: (numbers among the stage's columns, coefficients, most)."""
+    def with_rows(self, rows: Iterable[glop.MoreRow]) -> "Programme":
+        """A copy with more rows."""
         more = replace(
             self,
             end=list(self.end),
@@ -126,9 +126,8 @@ class Programme:
             row_low=list(self.row_low),
             row_high=list(self.row_high),
         )
-        columns = self.costs[stage].columns
-        for numbers, coefficients, most in rows:
-            more.add_row([int(columns[number]) for number in numbers], coefficients, high=most)
+        for columns, coefficients, most in rows:
+            more.add_row(columns, coefficients, high=most)
         return more
 
     def wire(self, at: Mapping[str, int]) -> tuple[dict[str, Any], dict[str, bytes]]:

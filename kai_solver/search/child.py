@@ -10,14 +10,14 @@ import math
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
-from typing import Self
+from typing import Any, Self
 
 import numpy as np
 
 from kai_solver.errors import SolverError
 from kai_solver.model.rows import Ints
 from kai_solver.model.spec import ModelSpec, SpecAnswer, SpecStatus
-from kai_solver.prices import Programme, Solved
+from kai_solver.prices import MoreRow, Programme, Solved
 from kai_solver.search import worker
 from kai_solver.search.channel import Channel
 from kai_solver.search.parameters import SolverParameters
@@ -90,6 +90,8 @@ class SolverChild:
         self._ortools = ""
         self._phases_s: dict[str, float] = {}
         self._pricing: _Pricing | None = None
+        self._priced: tuple[Channel, Programme] | None = None
+        """The last programme that a child was asked for, and by which channel."""
 
     def __enter__(self) -> Self:
         return self
@@ -190,6 +192,30 @@ class SolverChild:
         ``at``: as of `Programme.question`. The child needs until ``deadline_s`` at most. The next question to `solve`
         waits for the answer first: behind it in the child it would be late, and the child be killed for it.
         """
+        self._ask_programme(programme, "programme", *programme.wire(at), deadline_s=deadline_s)
+
+    def ask_prices_with(self, rows: Sequence[MoreRow], programme: Programme, deadline_s: float) -> None:
+        """As `ask_prices`, of ``programme`` with more ``rows``.
+
+        The child goes on where it ended if this programme was the last one that it was asked for. Then `prices` has no
+        duals of these rows.
+        """
+        channel, known = self._priced or (None, None)
+        if channel is not None and channel is self._channel and known is programme:
+            fields = {"rows": [(list(columns), list(amounts), most) for columns, amounts, most in rows]}
+            self._ask_programme(programme, "rows", fields, {}, deadline_s=deadline_s)
+        else:
+            self.ask_prices(programme.with_rows(rows), {}, deadline_s)
+
+    def _ask_programme(
+        self,
+        programme: Programme,
+        kind: str,
+        fields: dict[str, Any],
+        columns: Mapping[str, bytes],
+        *,
+        deadline_s: float,
+    ) -> None:
         self._question += 1
         self._pricing = pricing = _Pricing(programme, self._question)
         try:
@@ -197,9 +223,9 @@ class SolverChild:
             if not self._await_ready(channel, deadline_s, lambda: False):
                 pricing.is_finished = True
                 return
-            fields, columns = programme.wire(at)
-            fields |= {"id": self._question, "time_limit_s": deadline_s - self._clock()}
-            channel.send(encode_frame("programme", fields, columns))
+            mine = {"id": self._question, "time_limit_s": deadline_s - self._clock()}
+            channel.send(encode_frame(kind, {**fields, **mine}, columns))
+            self._priced = channel, programme
             while not channel.is_sent and self._clock() < deadline_s:
                 for frame in channel.pump(_TICK_S):
                     pricing.take(frame)

@@ -152,13 +152,12 @@ class Pricing:
         priced = self._priced
         if priced is None:
             return frozenset()
-        at = {unit: number for number, unit in enumerate(priced.units)}
-        numbered = [([at[unit] for unit in units], weights, most) for units, weights, most in rows]
-        programme = priced.programme.with_rows(len(priced.programme.costs) - 1, numbered)
-        self._child.ask_prices(programme, {}, deadline_s)
+        column_of = dict(zip(priced.units, priced.programme.costs[-1].columns.tolist(), strict=True))
+        numbered = [([column_of[unit] for unit in units], weights, most) for units, weights, most in rows]
+        self._child.ask_prices_with(numbered, priced.programme, deadline_s)
         solved, error = self._child.prices(deadline_s, self._should_stop)
         self.errors += [error] if error else []
-        return Priced(programme, tuple(solved), priced.units).leaving
+        return replace(priced, solved=tuple(solved)).leaving
 
     def bounds(self, values: Mapping[str, float], deadline_s: float) -> dict[str, int]:
         """By stage, what no plan is below whose earlier stages cost no more than ``values``; none without an answer."""

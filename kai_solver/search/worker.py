@@ -28,6 +28,7 @@ from array import array
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
+from types import ModuleType
 from typing import Any, NamedTuple
 
 MAGIC = b"KAIf"
@@ -256,6 +257,17 @@ def read_programme(fields: Mapping[str, Any], blobs: Mapping[str, bytes]) -> dic
     }
 
 
+def _glop() -> ModuleType:
+    """`kai_solver.prices.glop`, without kai-solver."""
+    file = Path(__file__).parents[1] / "prices" / "glop.py"
+    spec = spec_from_file_location("glop", file)
+    if spec is None or spec.loader is None:
+        raise ImportError(f"{file} cannot be loaded")
+    glop = module_from_spec(spec)
+    spec.loader.exec_module(glop)
+    return glop
+
+
 class Worker:
     """Serves one question after the other; a listening thread hears ``stop`` and the end of the parent."""
 
@@ -268,6 +280,7 @@ class Worker:
         self._stopped = 0
         self._asked = 0
         self._solver: Any = None
+        self._simplex: Any = None
         self._questions: queue.SimpleQueue[tuple[Frame, float]] = queue.SimpleQueue()
 
     def send(self, kind: str, fields: Mapping[str, Any], blobs: Mapping[str, bytes] | None = None) -> None:
@@ -312,7 +325,7 @@ class Worker:
                 self._solver.stop_search()
 
     def _solve(self, frame: Frame, received: float) -> None:
-        if frame.kind == "programme":
+        if frame.kind in ("programme", "rows"):
             self._solve_programme(frame, received)
             return
         if frame.fields["engine"] == "scip":
@@ -344,15 +357,15 @@ class Worker:
         self._answer(frame, model, response, build_s)
 
     def _solve_programme(self, frame: Frame, received: float) -> None:
-        """Ask GLOP, by the same code as where there is no solver process."""
-        file = Path(__file__).parents[1] / "prices" / "glop.py"
-        spec = spec_from_file_location("glop", file)
-        if spec is None or spec.loader is None:
-            raise ImportError(f"{file} cannot be loaded")
-        glop = module_from_spec(spec)
-        spec.loader.exec_module(glop)
+        """Ask GLOP, by the same code as where there is no solver process; ``rows`` are more of the last programme."""
+        if frame.kind == "programme":
+            self._simplex = None  # Its memory is free before the next one takes as much.
+            self._simplex = _glop().Simplex(read_programme(frame.fields, frame.blobs))
         limit_s = frame.fields["time_limit_s"] - (time.monotonic() - received)
-        found = glop.solve(read_programme(frame.fields, frame.blobs), limit_s)
+        if frame.kind == "programme":
+            found = self._simplex.solve(limit_s)
+        else:
+            found = self._simplex.solve_with(frame.fields["rows"], limit_s)
         blobs = {
             f"{name}_{number}": array("d", stage[name]).tobytes()
             for number, stage in enumerate(found)

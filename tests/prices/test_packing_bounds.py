@@ -191,6 +191,17 @@ def test_parts_of_large_units_do_not_leave(least: int, works: list[int], out: li
 
 def test_a_copy_with_more_rows_leaves_the_programme_as_it_is() -> None:
     programme = a_cover(1, [4, 1, 1], [8, 3, 4])
-    (found,) = programme.with_rows(0, [([1], [1], 0)]).solve(60.0)
+    (found,) = programme.with_rows([([1], [1], 0)]).solve(60.0)
     assert found.out.round(6).tolist() == [0, 0, 1]
     assert programme.solve(60.0)[0].out.round(6).tolist() == [0, 1, 0]
+
+
+def test_more_rows_take_the_place_of_those_before() -> None:
+    simplex = glop.Simplex(a_cover(1, [4, 1, 1], [8, 3, 4]).question({}))
+    assert simplex.solve(60.0)[0]["out"] == pytest.approx([0, 1, 0])
+    for rows, out in (([([1], [1], 0)], [0, 0, 1]), ([([2], [1], 0)], [0, 1, 0]), ([], [0, 1, 0])):
+        (found,) = simplex.solve_with(rows, 60.0)
+        assert found["out"] == pytest.approx(out)
+    assert simplex.solve_with([([0, 1, 2], [1, 1, 1], 0)], 60.0) == []  # Nothing serves what comes.
+    (found,) = simplex.solve_with([([0], [1], 0)], 60.0)
+    assert (found["out"], found["cost"]) == (pytest.approx([0, 1, 0]), pytest.approx(3))
