@@ -21,6 +21,7 @@ whichever takes which in it.
 """
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 
@@ -51,7 +52,7 @@ from kai_solver.planstate.victims import VictimPool
 from kai_solver.search.apply import apply
 from kai_solver.search.attribution import EVICTING, Evictors, attribute, share_victims
 from kai_solver.search.joint_input import JointModelInput
-from kai_solver.search.rights import Rights
+from kai_solver.search.rights import NOTHING, Rights
 from kai_solver.search.seats import Seats, SeatSearch
 from kai_solver.search.session import StageObjective
 from kai_solver.search.solver_client import SolverClient
@@ -211,33 +212,44 @@ class VictimChoice:
     def _seated(self, leaving: frozenset[int], tight: Collection[int]) -> bool:
         """Let ``leaving`` leave, give all their places one after the other, and keep that if it costs less.
 
-        More may leave where places are missing, of ``tight`` queues only if there is no other way. Where no gang may
-        take these, theirs stay in the next try.
+        More may leave where places are missing, of ``tight`` queues only if there is no other way.
+        """
+        staying = {mover.unit for mover in self.joint.movers if mover.queue in tight} - leaving
+        search = SeatSearch(self.outcome, self.pool, self.joint.movers, lambda: self.solver_client.is_out_of_time)
+        is_better = self._seats_found(search, leaving, staying)
+        is_near = self._is_near(self._works, self._cost_of(leaving))
+        if search.may_be_better and not is_near and self._has_time_for_a_round:
+            is_better |= self._seats_found(search, leaving, staying)
+        return is_better
+
+    def _seats_found(self, search: SeatSearch, leaving: frozenset[int], staying: AbstractSet[int]) -> bool:
+        """Whether ``search`` finds places that cost less; then they are kept.
+
+        Where no gang may take some of what leaves, these and others of their queues stay in the next try.
         """
         outcome, before = self.outcome, self.costs
         mark, admissions = outcome.state.mark(), outcome.admissions
-        movers = self.joint.movers
-        staying = {mover.unit for mover in movers if mover.queue in tight} - leaving
-        search = SeatSearch(outcome, self.pool, movers, lambda: self.solver_client.is_out_of_time)
         for number in range(SEAT_TRIES):
             seats = search.seat(leaving, staying)
             if seats is None:
                 if number or not staying or self.solver_client.is_out_of_time:
                     break
-                staying = set()
+                staying = NOTHING
                 continue
             more: set[int] = set()
+            left: set[int] = set()
             if self.costs < before and self._may_move(seats.moved):
                 shared = self._shared(seats.leaving)
                 if self._is_allowed(seats, shared):
                     return True
-                short = {mover.queue for mover in self._movers_of(_left(shared))}
-                more = {mover.unit for mover in movers if mover.queue in short} - leaving - staying
+                left = _left(shared)
+                short = {mover.queue for mover in self._movers_of(left)}
+                more = {mover.unit for mover in self.joint.movers if mover.queue in short} - leaving - staying
             outcome.state.rollback(mark)
             outcome.replace_admissions(admissions)
-            if not more:
+            if not more | left:
                 break
-            staying |= more
+            staying, leaving = staying | more, leaving if more else leaving - left
         return False
 
     @contextmanager
@@ -303,10 +315,10 @@ class VictimChoice:
 
         Or, if that is less, without what ``shared`` leaves.
         """
-        path, valid = self._victim_model.path, list[frozenset[int]]()
+        path, valid = self._victim_model.path, dict[frozenset[int], frozenset[int]]()
         for _ in range(ROUNDS):
             if shared.latest is not None or not shared.left:
-                valid.append(leaving - _left(shared))
+                valid[leaving - _left(shared)] = shared.early
             if not shared.left:
                 break
             refused, lacking = shared.latest or (shared.left, shared.short)
@@ -319,7 +331,9 @@ class VictimChoice:
                 kept.update(mover.unit for mover in hers if mover.gang == gang)
             leaving -= kept
             shared = self._shared(leaving)
-        return max(valid, key=self._gpus_of, default=leaving - _left(shared))
+        best = max(valid, key=self._gpus_of, default=leaving - _left(shared))
+        self._tries.first = valid.get(best, NOTHING)
+        return best
 
     def _spared(self, evicted: Sequence[Mover], shared: Shared, *, again: bool) -> list[Spared]:
         """What is to be taken less so that all may have takers: by the answer which asks for less of that."""
