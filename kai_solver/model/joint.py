@@ -134,6 +134,11 @@ class Mover:
     marks: tuple[Hashable, ...] = ()
     stuck: int = 0
 
+    @property
+    def may_leave(self) -> bool:
+        """Whether some action may evict it."""
+        return self.reclaimable or self.preemptable
+
     def used(self, cap: ReleaseKey) -> int:
         """Pods that ``cap`` counts."""
         return next((pods for key, pods in self.releases if key == cap), 0)

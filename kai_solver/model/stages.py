@@ -111,7 +111,7 @@ def _evictions(v: Variables) -> Iterator[_Eviction]:
     movers: list[tuple[Mover, tuple[Var, ...]]] = [(g.first, (g.out_reclaim, g.out_preempt)) for g in v.classes]
     movers += [(unit.mover, (unit.out_reclaim, unit.out_preempt)) for unit in v.units]
     for m, outs in movers:
-        if m.reclaimable or m.preemptable:
+        if m.may_leave:
             yield _Eviction(m.work, m.charge[GPU], m.stratum, m.breaks, len(m.origin), outs)
 
 

@@ -166,7 +166,7 @@ def formulate_victim_model(v: Variables, objectives: tuple[Objective, ...]) -> V
     form = VictimModel(spec, v.joint.problem.queues.path)
     for item in _items(v):
         first, size = (item.first, item.size) if isinstance(item, MoverClass) else (item.mover, 1)
-        form.gone.append((item, spec.int_var(0, size if first.reclaimable or first.preemptable else 0)))
+        form.gone.append((item, spec.int_var(0, size if first.may_leave else 0)))
     form.objectives = tuple(found for o in objectives if (found := _translated(form, o)) is not None)
     return form
 

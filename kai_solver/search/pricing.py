@@ -176,7 +176,7 @@ def packing_of(joint: Joint, *, by_gpus: bool = False) -> Packing:
         if not arrival.optional:
             reader.ask(arrival, ())
     for mover in joint.movers:
-        if not (mover.reclaimable or mover.preemptable):
+        if not mover.may_leave:
             reader.ask(mover, mover.origin)
     units = [reader.unit(mover) for mover in leaving]
     name = GPUS if by_gpus else WORK
@@ -198,7 +198,7 @@ def packing_of(joint: Joint, *, by_gpus: bool = False) -> Packing:
 
 
 def _leaving(joint: Joint) -> list[Mover]:
-    return [mover for mover in joint.movers if mover.reclaimable or mover.preemptable]
+    return [mover for mover in joint.movers if mover.may_leave]
 
 
 class _Reader:

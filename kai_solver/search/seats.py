@@ -215,7 +215,7 @@ class SeatSearch:
             self._note_moved(mover)
 
     def _may_leave(self, mover: Mover) -> bool:
-        return (mover.reclaimable or mover.preemptable) and mover.unit not in self.staying
+        return mover.may_leave and mover.unit not in self.staying
 
     def _note_moved(self, mover: Mover) -> None:
         """Remember that it moved, unless it is where it ran."""

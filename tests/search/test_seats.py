@@ -59,7 +59,7 @@ def test_all_have_places_or_nothing_is_changed(seed: int, part: float) -> None:
     left = {mover.unit for mover in movers if pool.has_left(mover.unit)}
     assert left == found.leaving
     assert {mover.unit for mover in movers if pool.is_moved(mover.unit)} == set(found.moved)
-    assert not [mover.unit for mover in movers if mover.unit in left and not (mover.reclaimable or mover.preemptable)]
+    assert not [mover.unit for mover in movers if mover.unit in left and not mover.may_leave]
 
 
 def test_most_of_them_are_served() -> None:
@@ -112,7 +112,7 @@ def test_nothing_leaves_that_has_room(seed: int) -> None:
     pool, state = outcome.pool, outcome.state
     assert pool is not None
     movers = joint_of(JointModelInput(outcome), rights_of(outcome)).movers
-    leaving = {mover.unit for mover in movers if not mover.bears and (mover.reclaimable or mover.preemptable)}
+    leaving = {mover.unit for mover in movers if not mover.bears and mover.may_leave}
     found = SeatSearch(outcome, pool, movers, lambda: False).seat(leaving)
     assert found is not None
     placer = Placer(state, fits=FitTable(state), later=True)

@@ -1,6 +1,6 @@
 """Which admissions may take which victims, held against all of them; and what is done where some have no taker."""
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 from itertools import combinations
 from typing import Any, cast
@@ -21,7 +21,7 @@ from kai_solver.search.refine import joint_of
 from kai_solver.search.rights import Rights, rights_of
 from kai_solver.search.seats import Seats
 from kai_solver.search.solver_client import SolverClient
-from kai_solver.search.victims import VictimChoice
+from kai_solver.search.victims import Row, VictimChoice
 from kai_solver.units import GPU
 from tests.search.test_least_victims import drawn, takers_of
 
@@ -152,9 +152,38 @@ def test_a_programme_after_which_as_many_have_no_taker_is_not_followed() -> None
     choice.leaving_by = more_leave
     some = frozenset(sorted(every)[:2])
     leaving, tight = choice._with_takers(some)
-    assert len(asked) == 1
+    assert len(asked) == 1 + victims.REPLACING
     assert leaving <= some
     assert tight == {mover.queue for mover in choice.joint.movers if mover.unit in some}
+
+
+@pytest.mark.parametrize("have_takers", [True, False])
+def test_others_leave_in_place_of_those_without_a_taker(have_takers: bool) -> None:
+    """They are of other queues, and what has takers leaves as well; as long as all have some."""
+    outcome = disturbed()
+    assert outcome.pool is not None
+    wanted = frozenset(unit.index for unit in outcome.pool.units if outcome.pool.has_left(unit.index))
+    if not have_takers:
+        outcome.replace_admissions([replace(admission, units=()) for admission in outcome.admissions])
+    nothing = frozenset[int]()
+    choice = a_choice(outcome, lambda rights: tuple(takes if have_takers else nothing for takes in rights.takers))
+    without = next(mover for mover in choice.joint.movers if mover.unit in wanted)
+    taken = wanted - {without.unit}
+    asked: list[tuple[frozenset[int], frozenset[int]]] = []
+
+    def others(rows: Sequence[Row], _deadline_s: float) -> frozenset[int]:
+        (staying, _, none), (going, weights, most) = rows
+        assert (none, weights, most) == (0, [-1] * len(going), -len(going))
+        asked.append((frozenset(staying), frozenset(going)))
+        return wanted
+
+    choice.leaving_by = others
+    assert choice._replaced(taken, wanted, {without.queue}) == (wanted if have_takers else taken)
+    hers = frozenset(m.unit for m in choice.joint.movers if m.queue == without.queue and m.may_leave)
+    assert asked[0] == (hers - taken | {without.unit}, taken)
+    assert len(asked) == (1 if have_takers else victims.REPLACING)
+    assert choice._replaced(wanted, wanted, {without.queue}) == wanted
+    assert len(asked) == (1 if have_takers else victims.REPLACING)
 
 
 def test_tight_queues_lose_more_only_where_there_is_no_other_way(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -163,6 +192,8 @@ def test_tight_queues_lose_more_only_where_there_is_no_other_way(monkeypatch: py
     asked: list[set[int]] = []
 
     class NoSeats:
+        may_be_better = False
+
         def __init__(self, *_: object) -> None:
             pass
 
