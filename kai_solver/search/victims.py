@@ -339,7 +339,7 @@ class VictimChoice:
         for _ in range(ROUNDS):
             if shared.latest is not None or not shared.left:
                 valid[leaving - _left(shared)] = shared.early
-            if not shared.left:
+            if not shared.left or self._gpus_of(leaving) <= max(map(self._gpus_of, valid), default=0):
                 break
             refused, lacking = shared.latest or (shared.left, shared.short)
             left, kept = self._movers_of(_units(refused)), set[int]()
