@@ -251,7 +251,7 @@ class VictimChoice:
             outcome.replace_admissions(admissions)
             if not more | left:
                 break
-            staying, leaving = staying | more, leaving if more else leaving - left
+            staying, leaving = staying | more | left, leaving if more else leaving - left
         return False
 
     @contextmanager
@@ -324,9 +324,9 @@ class VictimChoice:
             if not found:
                 break
             shared = self._shared(found)
-            if not shared.left:
+            if self._are_nearly_all_taken(found, shared):
                 self._tries.first = shared.early
-                return found
+                return found - _left(shared)
             staying |= _left(shared) - taken
         return taken
 
