@@ -30,6 +30,7 @@ def spare(outcome: Outcome) -> None:
 
 
 def _spare_evicted(outcome: Outcome, placer: Placer) -> None:
+    """Let evicted pods stay; all that can where reclaims are not allowed without that either."""
     state = outcome.state
     stale = set(outcome.stale)
     gone: dict[int, list[int]] = {}
@@ -43,28 +44,27 @@ def _spare_evicted(outcome: Outcome, placer: Placer) -> None:
     for gang, pods in concerned:
         _spare_gang(state, placer, state.problem.gangs[gang], pods)
     if state.mark() != mark and not reclaims_hold(outcome):
-        _spare_fewer(outcome, placer, concerned, mark)
+        done = state.steps_since(mark)
+        state.rollback(mark)
+        if reclaims_hold(outcome):
+            _spare_fewer(outcome, placer, concerned)
+        else:
+            state.replay(done)
 
 
-def _spare_fewer(outcome: Outcome, placer: Placer, gangs: Sequence[tuple[int, list[int]]], mark: int) -> None:
-    """Let pods of each half of ``gangs`` stay, from ``mark`` on, as far as all reclaims stay allowed.
+def _spare_fewer(outcome: Outcome, placer: Placer, gangs: Sequence[tuple[int, list[int]]]) -> None:
+    """Let pods of each half of ``gangs`` stay as far as all reclaims stay allowed, which they are now.
 
-    One may be allowed only because its own queue lost work to others. If reclaims do not hold at ``mark`` either, all
-    pods stay that can.
+    One may be allowed only because its own queue lost work to others.
     """
-    state = outcome.state
-    done = state.journal[mark:]
-    state.rollback(mark)
-    if not reclaims_hold(outcome):
-        state.replay(done)
-        return
-    half = len(gangs) // 2
+    state, half = outcome.state, len(gangs) // 2
     for part in (gangs[:half], gangs[half:]) if half else ():
-        before = state.mark()
+        mark = state.mark()
         for gang, pods in part:
             _spare_gang(state, placer, state.problem.gangs[gang], pods)
-        if state.mark() != before and not reclaims_hold(outcome):
-            _spare_fewer(outcome, placer, part, before)
+        if state.mark() != mark and not reclaims_hold(outcome):
+            state.rollback(mark)
+            _spare_fewer(outcome, placer, part)
 
 
 def _spare_moves(outcome: Outcome, placer: Placer) -> None:
