@@ -25,7 +25,6 @@ from kai_solver.engine.stages import measured_stages
 from kai_solver.errors.barrier import caught
 from kai_solver.planstate.outcome import Outcome
 from kai_solver.problem import Problem
-from kai_solver.reasons.untold import tell
 from kai_solver.search.admission import MaxGpuAdmission
 from kai_solver.search.child import SolverChild
 from kai_solver.search.oracle import UNASKED, UNKNOWN
@@ -69,7 +68,6 @@ class Decider:
         leaves_moves = by_chains and moves and compiled.is_loaded()
         actions = without_moves(model.actions) if leaves_moves else model.actions
         outcome = self._run_actions(actions, asking, left_out)
-        tell(outcome, time.is_out)
         if by_chains and outcome.admissions and outcome.waiting:
             self.first.keep(outcome, at_end=True)
         time.phase("greedy")
