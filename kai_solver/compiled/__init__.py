@@ -41,12 +41,15 @@ MODULES: Final[tuple[str, ...]] = (
     "kai_solver.actions.board.rights",
     "kai_solver.actions.board.victims",
     "kai_solver.actions.board.turns",
+    "kai_solver.fairness.kernels",
+    "kai_solver.actions.sharing.sweeps",
 )
 """Modules with kernels."""
 CONSTANTS: Final = (
     "kai_solver.chains.arrays",
     "kai_solver.actions.board.arrays",
     "kai_solver.actions.board.smallest",
+    "kai_solver.actions.sharing.tables",
     "kai_solver.units.shares",
 )
 """Other modules that kernels have constants of."""
@@ -99,6 +102,11 @@ def entry(warm_up: Callable[[], Any], *, allocates: bool = True) -> Callable[[Ca
         return call
 
     return register
+
+
+def uncompiled(function: Callable[P, R]) -> Callable[P, R]:
+    """An `entry` as the Python function that it is, also once kernels are loaded."""
+    return cast("Callable[P, R]", cast("Any", function).__wrapped__)
 
 
 def is_wanted(nodes: int) -> bool:

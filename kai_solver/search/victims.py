@@ -304,6 +304,7 @@ class VictimChoice:
                 return leaving - _left(shared), tight
             if not self._has_time_for(2):
                 break
+            self._tries.first = shared.early
             rows += map(self._row, self._spared(self._movers_of(leaving), shared, again=number > 0))
             found = self.leaving_by(rows, budget.limit_s(TAKERS_PART * budget.left_s))
             again = self._shared(found) if found else shared

@@ -8,18 +8,34 @@ first that had none helped in none of 21 cases. CP-SAT with a Boolean for each v
 two sets, and ended without an answer after 60 s for two (2026-11-30).
 """
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from kai_solver.actions.reclaim_replay import ReclaimReplay
-from kai_solver.actions.sharing.earliest import earliest
-from kai_solver.actions.sharing.latest import Latest
-from kai_solver.actions.sharing.levels import Levels
-from kai_solver.actions.sharing.victims import NOTHING, Shared, Taken, VictimGroup, Victims, victims_of
+from kai_solver.actions.sharing.sweeps import go_back, go_on
+from kai_solver.actions.sharing.tables import (
+    OUT,
+    SATURATED,
+    SHORT,
+    WAITS,
+    as_list,
+    groups_of,
+    maker,
+    scratch_for,
+    tree_of,
+    turns_of,
+    write,
+)
+from kai_solver.actions.sharing.victims import Shared, VictimGroup, in_order, victims_of
+from kai_solver.compiled import uncompiled
+from kai_solver.fairness.kernels import Table
 from kai_solver.planstate.outcome import Outcome
 from kai_solver.planstate.victims import VictimPool
 from kai_solver.problem.charges import Charge, sum_of
+from kai_solver.units import CPU, GPU, MEMORY
 
+BY_WEIGHT = (GPU, MEMORY, CPU)
+"""Resources of queues, the one first in which most of them are bounded."""
 PATIENCE = 12
 """Tries without a better one after which no more are made: on eight loaded clusters one came after nine at most."""
 
@@ -54,29 +70,35 @@ class Tries:
 def share_out(outcome: Outcome, groups: Iterable[VictimGroup], tries: Tries | None = None) -> Shared:
     """Assign every victim group to one admission that may take it, whatever the admissions took before."""
     left = list(groups)
-    if outcome.pool is None:
+    if outcome.pool is None or not outcome.admissions:
         return Shared(outcome.admissions, left)
+    if not left:
+        return Shared([replace(admission, units=()) for admission in outcome.admissions], left)
     return _Sharing(outcome, outcome.pool, left).run(tries)
 
 
 @dataclass(frozen=True, slots=True)
 class _Answer:
-    """What each admission takes, and what is left, with the victims of the leaf queues ``early`` at the earliest.
+    """What takes each victim, with those of the leaf queues ``early`` at the earliest.
 
-    ``short``, ``saturated``: as of `Latest`.
+    Attributes
+    ----------
+    taker
+        By victim, the number of an admission, or `WAITS`.
+    left, amount
+        Victims that none takes, and what is tested of them: GPUs first. Units that move have none.
+    short
+        By queue, (resource, how much more it would have to hold) for some of what is left to be taken.
+    saturated
+        Levelled queues of reclaimers that were too saturated for a victim's, as found on the way.
     """
 
     early: frozenset[int]
-    taken: Taken
-    left: tuple[Victims, ...]
-    short: dict[int, tuple[int, int]]
+    taker: Sequence[int]
+    left: tuple[int, ...]
+    amount: Charge
+    short: Mapping[int, tuple[int, int]]
     saturated: tuple[int, ...]
-
-    @property
-    def amount(self) -> Charge:
-        """What is left: GPUs first. Units that move have none."""
-        cpu, memory, gpu = sum_of(part for one in self.left for part in one.parts)
-        return gpu, memory, cpu
 
     def is_better_than(self, other: "_Answer") -> bool:
         """Whether less is left, or as much of fewer."""
@@ -88,23 +110,30 @@ class _Sharing:
 
     def __init__(self, outcome: Outcome, pool: VictimPool, groups: Iterable[VictimGroup]) -> None:
         self.admissions, self.tree = outcome.admissions, outcome.state.problem.queues
-        self.start = ReclaimReplay(outcome, pool)
-        self.end = self.start.copy()
-        for admission in self.admissions:
-            self.end.receive(admission)
-        self.levels = Levels(outcome.state.problem)
-        self.victims = victims_of(outcome, pool, groups)
+        unordered = victims_of(outcome, pool, groups)
+        self.victims = in_order(unordered)
         self.leaves = frozenset(one.queue for one in self.victims)
+        start = ReclaimReplay(outcome, pool)
+        end = start.copy()
+        for admission in self.admissions:
+            end.receive(admission)
+        make, turns = maker(), len(self.admissions)
+        rows = groups_of(self.victims, dict.fromkeys((one.queue, one.group.able) for one in unordered), turns, make)
+        self._tables = tree_of(outcome.state.problem, make), turns_of(start, self.admissions, make), rows
+        self._scratch = scratch_for(self.tree.size, turns, len(self.victims), len(rows.leaf), make)
+        self._start, self._end = ((make(one.allocated), make(one.fixed)) for one in (start, end))
+        self._back, self._on = (go_back, go_on) if make is not list else (uncompiled(go_back), uncompiled(go_on))
+        self._tested = [sum_of(one.parts)[::-1] for one in self.victims]
 
     def run(self, tries: Tries | None) -> Shared:
         """All at the latest, or the best of the ``tries``."""
-        latest = self._latest(frozenset(), NOTHING)
+        latest = self._latest(frozenset(), [WAITS] * len(self.victims))
         if not latest.left or tries is None or tries.are_over:
             return self._shared(latest)
         before, best = tries.left, self._searched(self._forwards(latest), tries)
         if not best.left:
             tries.first, tries.left = best.early, before
-        return replace(self._shared(best), latest=([one.group for one in latest.left], latest.short))
+        return replace(self._shared(best), latest=([self.victims[one].group for one in latest.left], latest.short))
 
     def _searched(self, best: _Answer, tries: Tries) -> _Answer:
         """Each with one queue or parent more or less than the best before, as long as that leaves less."""
@@ -117,9 +146,12 @@ class _Sharing:
         return best
 
     def _shared(self, answer: _Answer) -> Shared:
-        units = {number: tuple(unit for one in own for unit in one.group.units) for number, own in answer.taken.items()}
-        admissions = [replace(one, units=units.get(number, ())) for number, one in enumerate(self.admissions)]
-        return Shared(admissions, [one.group for one in answer.left], answer.short, answer.early)
+        units: list[list[int]] = [[] for _ in self.admissions]
+        for one, taker in zip(self.victims, answer.taker, strict=True):
+            if taker != WAITS:
+                units[taker] += one.group.units
+        admissions = [replace(one, units=tuple(own)) for one, own in zip(self.admissions, units, strict=True)]
+        return Shared(admissions, [self.victims[one].group for one in answer.left], answer.short, answer.early)
 
     def _better(self, best: _Answer, known: set[frozenset[int]], tries: Tries) -> _Answer | None:
         first, before = tries.first & self.leaves, len(known)
@@ -139,34 +171,50 @@ class _Sharing:
 
     def _near(self, answer: _Answer) -> Iterator[frozenset[int]]:
         """What else may be early: the queues of what is left, those below what is too saturated, siblings, any one."""
-        early, left = answer.early, list(dict.fromkeys(one.queue for one in answer.left))
+        early, left = answer.early, list(dict.fromkeys(self.victims[one].queue for one in answer.left))
         yield from (early ^ {leaf} for leaf in left)
         parents = [path[1] for leaf in left if len(path := self.tree.path[leaf]) > 1]
         yield from (early | (self.tree.leaves[queue] & self.leaves) for queue in (*answer.saturated, *parents))
         yield from (early - self.tree.leaves[queue] for queue in parents)
         yield from (early ^ {leaf} for leaf in sorted(self.leaves))
 
-    def _latest(self, early: frozenset[int], taken: Taken) -> _Answer:
-        """All but what is ``taken`` at the latest.
+    def _latest(self, early: frozenset[int], taker: Sequence[int]) -> _Answer:
+        """All that have none in ``taker`` at the latest.
 
-        Where nothing is taken before, queues that may lose nothing are not passed over: they are to be noted as short.
+        Where none has one, queues that may lose nothing are not passed over: they are to be noted as short.
         """
-        levels = self.levels if taken else None
-        latest = Latest(self.end, self.admissions, self.victims, taken, levels)
-        latest.run()
-        return _Answer(early, latest.taken, tuple(latest.left), latest.short, tuple(latest.saturated))
+        self._begin(self._end, taker)
+        self._back(*self._tables, self._scratch, any(one != WAITS for one in taker))
+        s = self._scratch
+        resource, missing = as_list(s.resource), as_list(s.missing)
+        short = {queue: (resource[queue], missing[queue]) for queue in as_list(s.short[: s.numbers[SHORT]])}
+        return self._answer(early, short, tuple(as_list(s.saturated[: s.numbers[SATURATED]])))
 
     def _with_early(self, early: frozenset[int]) -> _Answer:
         """The early ones by themselves, then the others; all is allowed once it has gone `_forwards`."""
-        taken, _ = earliest(
-            self.start, self.admissions, self.levels, [one for one in self.victims if one.queue in early]
-        )
-        return self._latest(early, taken)
+        self._begin(self._start, [WAITS if one.queue in early else OUT for one in self.victims])
+        self._on(*self._tables, self._scratch)
+        taker = [WAITS if one == OUT else one for one in as_list(self._scratch.taker)]
+        return self._latest(early, taker)
 
     def _forwards(self, answer: _Answer) -> _Answer:
         """What is left, and what an admission may not take after all, goes wherever it may.
 
         The early ones knew nothing of the others, and those at the latest took it that all would leave.
         """
-        taken, left = earliest(self.start, self.admissions, self.levels, answer.left, answer.taken)
-        return replace(answer, taken=taken, left=tuple(left))
+        self._begin(self._start, answer.taker)
+        self._on(*self._tables, self._scratch)
+        return self._answer(answer.early, answer.short, answer.saturated)
+
+    def _begin(self, held: tuple[Table, Table], taker: Sequence[int]) -> None:
+        s = self._scratch
+        write(s.held, held[0])
+        write(s.fixed, held[1])
+        s.taker[:] = taker
+
+    def _answer(
+        self, early: frozenset[int], short: Mapping[int, tuple[int, int]], saturated: tuple[int, ...]
+    ) -> _Answer:
+        taker = as_list(self._scratch.taker)
+        left = tuple(number for number, one in enumerate(taker) if one == WAITS)
+        return _Answer(early, taker, left, sum_of(self._tested[one] for one in left), short, saturated)

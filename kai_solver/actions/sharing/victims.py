@@ -1,6 +1,6 @@
 """What is to be assigned, and what became of it."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from kai_solver.planstate.eligibility import victim_parts
@@ -55,11 +55,6 @@ class Victims:
     parts: tuple[Charge, ...]
 
 
-Taken = Mapping[int, Sequence[Victims]]
-"""By the number of an admission, what it takes."""
-NOTHING: Taken = {}
-
-
 def victims_of(outcome: Outcome, pool: VictimPool, groups: Iterable[VictimGroup]) -> list[Victims]:
     """The ``groups``, with what is asked of them."""
     problem = outcome.state.problem
@@ -76,3 +71,8 @@ def victims_of(outcome: Outcome, pool: VictimPool, groups: Iterable[VictimGroup]
             )
         )
     return found
+
+
+def in_order(victims: Iterable[Victims]) -> list[Victims]:
+    """By their last parts, by which reclaim orders gangs (`planstate.eligibility.reclaim_allowed`)."""
+    return sorted(victims, key=lambda one: one.parts[-1][::-1] if one.parts else (0, 0, 0))
