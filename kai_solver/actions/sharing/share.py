@@ -1,15 +1,19 @@
 """A way to assign all victims: to the latest reclaims that may take them, or those of some queues to the earliest.
 
-For which leaf queues that is, is searched: one queue more or less, or all below one parent, as long as less is left.
+For which leaf queues that is, is searched: one or two queues more or less, or all below one parent, as long as less is
+left.
 
-Of 44 sets of victims of little work that did not all find a reclaim at the latest (seven clusters of 500 and 1,000
-loaded nodes, 110 to 271 victims), the search found one for all victims of 21. A try takes 12 ms. To put single victims
-first that had none helped in none of 21 cases. CP-SAT with a Boolean for each victim and reclaim took 11 and 40 s for
-two sets, and ended without an answer after 60 s for two (2026-11-30).
+Of 42 sets of victims of little work that do not all find a reclaim at the latest (eight clusters of 300 to 2,000 loaded
+nodes), 7,552 GPUs are left so. With tries of single queues until 12 are in vain, 15 sets are shared out in full and
+1,610 GPUs are left; with pairs, until 40 or 100 are in vain, 15 and 1,307; until 400 are, 19 and 957, but then other
+sets of the same cycle have no time. A try takes 0.2 ms; 12 ms on 1,000 nodes before the sweeps were kernels. To put
+single victims first that had none helped in none of 21 cases. CP-SAT with a Boolean for each victim and reclaim took 11
+and 40 s for two sets, and ended without an answer after 60 s for two (2026-11-30).
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain, combinations
 
 from kai_solver.actions.reclaim_replay import ReclaimReplay
 from kai_solver.actions.sharing.sweeps import go_back, go_on
@@ -36,8 +40,8 @@ from kai_solver.units import CPU, GPU, MEMORY
 
 BY_WEIGHT = (GPU, MEMORY, CPU)
 """Resources of queues, the one first in which most of them are bounded."""
-PATIENCE = 12
-"""Tries without a better one after which no more are made: on eight loaded clusters one came after nine at most."""
+PATIENCE = 40
+"""Tries without a better one after which no more are made."""
 
 
 @dataclass(slots=True)
@@ -56,7 +60,7 @@ class Tries:
         Leaf queues to try first, however late it is: those of the newest answer that left nothing.
     """
 
-    left: int = 40
+    left: int = 160
     is_late: Callable[[], bool] = lambda: False
     first: frozenset[int] = frozenset()
     made: int = 0
@@ -155,7 +159,7 @@ class _Sharing:
 
     def _better(self, best: _Answer, known: set[frozenset[int]], tries: Tries) -> _Answer | None:
         first, before = tries.first & self.leaves, len(known)
-        for early in (first, *self._near(best)):
+        for early in chain((first,), self._near(best)):
             if early in known:
                 continue
             is_over = len(known) - before >= PATIENCE or tries.left <= 0 or tries.is_late()
@@ -170,13 +174,14 @@ class _Sharing:
         return None
 
     def _near(self, answer: _Answer) -> Iterator[frozenset[int]]:
-        """What else may be early: the queues of what is left, those below what is too saturated, siblings, any one."""
+        """What else may be early: queues of what is left, those below what is too saturated, siblings, any others."""
         early, left = answer.early, list(dict.fromkeys(self.victims[one].queue for one in answer.left))
         yield from (early ^ {leaf} for leaf in left)
         parents = [path[1] for leaf in left if len(path := self.tree.path[leaf]) > 1]
         yield from (early | (self.tree.leaves[queue] & self.leaves) for queue in (*answer.saturated, *parents))
         yield from (early - self.tree.leaves[queue] for queue in parents)
         yield from (early ^ {leaf} for leaf in sorted(self.leaves))
+        yield from (early ^ {one, other} for one, other in combinations(sorted(self.leaves), 2))
 
     def _latest(self, early: frozenset[int], taker: Sequence[int]) -> _Answer:
         """All that have none in ``taker`` at the latest.
