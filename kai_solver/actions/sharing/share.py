@@ -6,9 +6,10 @@ left.
 Of 42 sets of victims of little work that do not all find a reclaim at the latest (eight clusters of 300 to 2,000 loaded
 nodes), 7,552 GPUs are left so. With tries of single queues until 12 are in vain, 15 sets are shared out in full and
 1,610 GPUs are left; with pairs, until 40 or 100 are in vain, 15 and 1,307; until 400 are, 19 and 957, but then other
-sets of the same cycle have no time. A try takes 0.2 ms; 12 ms on 1,000 nodes before the sweeps were kernels. To put
-single victims first that had none helped in none of 21 cases. CP-SAT with a Boolean for each victim and reclaim took 11
-and 40 s for two sets, and ended without an answer after 60 s for two (2026-11-30).
+sets of the same cycle have no time at 2 s, and at 10 s plans are no better. A try takes 0.2 ms; 12 ms on 1,000 nodes
+before the sweeps were kernels. To put single victims first that had none helped in none of 21 cases. CP-SAT with a
+Boolean for each victim and reclaim took 11 and 40 s for two sets, and ended without an answer after 60 s for two
+(2026-11-30).
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
