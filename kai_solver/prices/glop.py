@@ -247,10 +247,13 @@ class Simplex:
         return len(self._columns) - 1
 
     def _add_row(self, terms: Sequence[tuple[int, float]], low: float, high: float) -> float:
-        """A row, divided by its largest coefficient, which is returned."""
+        """A row, divided by its largest coefficient, which is returned. A column may be named several times."""
         scale = float(max((abs(amount) for _, amount in terms), default=1)) or 1.0
         row, columns = self._solver.Constraint(low / scale, high / scale), self._columns
+        totals: dict[int, float] = {}
         for column, amount in terms:
+            totals[column] = totals.get(column, 0) + amount
+        for column, amount in totals.items():
             row.SetCoefficient(columns[column], amount / scale)
         self._rows.append(row)
         return scale
@@ -284,16 +287,18 @@ class Simplex:
         self._rows[row].SetCoefficient(self._columns[column], amount / self._scale[row])
 
     def _solve_with_patterns(self) -> bool:
-        """Whether there is a solution; False where it ran out of time, or there is none."""
-        for _ in range(ROUNDS):
+        """Whether there is a solution; False where it ran out of time, or there is none.
+
+        Nothing is added after the last question: its solution would be forgotten.
+        """
+        for number in range(ROUNDS):
             left_s = self._end_s - time.monotonic()
             if left_s <= 0:
                 return False
-            if left_s < math.inf:
-                self._solver.set_time_limit(math.ceil(left_s * 1000))
+            self._solver.set_time_limit(math.ceil(left_s * 1000) if left_s < math.inf else 0)
             if self._solver.Solve() not in self._solved:
                 return False
-            if self._is_complete or not self._add_paying():
+            if self._is_complete or number == ROUNDS - 1 or not self._add_paying():
                 break
         return True
 

@@ -117,7 +117,7 @@ class Programme:
         return len(self.end) - 1
 
     def with_rows(self, rows: Iterable[glop.MoreRow]) -> "Programme":
-        """A copy with more rows."""
+        """A copy with more rows, over numbers of columns."""
         more = replace(
             self,
             end=list(self.end),

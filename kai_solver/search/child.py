@@ -90,8 +90,8 @@ class SolverChild:
         self._ortools = ""
         self._phases_s: dict[str, float] = {}
         self._pricing: _Pricing | None = None
-        self._priced: tuple[Channel, Programme] | None = None
-        """The last programme that a child was asked for, and by which channel."""
+        self._standing: Programme | None = None
+        """The programme with which the child can go on: it has answered it."""
 
     def __enter__(self) -> Self:
         return self
@@ -192,6 +192,7 @@ class SolverChild:
         ``at``: as of `Programme.question`. The child needs until ``deadline_s`` at most. The next question to `solve`
         waits for the answer first: behind it in the child it would be late, and the child be killed for it.
         """
+        self._standing = None
         self._ask_programme(programme, "programme", *programme.wire(at), deadline_s=deadline_s)
 
     def ask_prices_with(self, rows: Sequence[MoreRow], programme: Programme, deadline_s: float) -> None:
@@ -200,8 +201,9 @@ class SolverChild:
         The child goes on where it ended if this programme was the last one that it was asked for. Then `prices` has no
         duals of these rows.
         """
-        channel, known = self._priced or (None, None)
-        if channel is not None and channel is self._channel and known is programme:
+        with contextlib.suppress(SolverError):
+            self._running()  # One that has ended is noticed here.
+        if self._standing is programme:
             fields = {"rows": [(list(columns), list(amounts), most) for columns, amounts, most in rows]}
             self._ask_programme(programme, "rows", fields, {}, deadline_s=deadline_s)
         else:
@@ -211,7 +213,7 @@ class SolverChild:
         self,
         programme: Programme,
         kind: str,
-        fields: dict[str, Any],
+        fields: Mapping[str, Any],
         columns: Mapping[str, bytes],
         *,
         deadline_s: float,
@@ -225,7 +227,6 @@ class SolverChild:
                 return
             mine = {"id": self._question, "time_limit_s": deadline_s - self._clock()}
             channel.send(encode_frame(kind, {**fields, **mine}, columns))
-            self._priced = channel, programme
             while not channel.is_sent and self._clock() < deadline_s:
                 for frame in channel.pump(_TICK_S):
                     pricing.take(frame)
@@ -247,6 +248,8 @@ class SolverChild:
             pricing.fail(str(error))
             self._drop()
         self._pricing = None
+        if pricing.found:
+            self._standing = self._standing or pricing.programme
         return pricing.found, pricing.error
 
     def _await_prices(self, deadline_s: float, should_stop: Callable[[], bool]) -> None:
@@ -264,7 +267,7 @@ class SolverChild:
         if self._channel is not None:
             self._peak_mib = self.peak_rss_mib
             self._channel.end(patience_s=0.2)
-            self._channel, self._ready = None, False
+            self._channel, self._ready, self._standing = None, False, None
         for channel in self._killed:
             channel.end(patience_s=5.0)
         self._killed.clear()
@@ -342,6 +345,7 @@ class SolverChild:
             raise SolverError(f"the solver process used more than {self._memory_mib:g} MiB and was killed")
 
     def _drop(self) -> None:
+        self._standing = None
         if self._pricing is not None and not self._pricing.is_finished:
             self._pricing.fail("")  # What it was killed for is said where that happened.
         if self._channel is not None:
@@ -364,7 +368,7 @@ class _Pricing:
         self.found: list[Solved] = []
         self.error = ""
         self.is_finished = False
-        self._programme = programme
+        self.programme = programme
         self._question = question
 
     def take(self, frame: Frame) -> None:
@@ -375,7 +379,7 @@ class _Pricing:
             self.fail(f"the solver process failed: {frame.fields['text']}")
             return
         try:
-            self.found = self._programme.wired(frame.fields, frame.blobs)
+            self.found = self.programme.wired(frame.fields, frame.blobs)
         except (KeyError, TypeError, ValueError) as error:
             raise SolverError(f"the solver process answers nonsense: {error!r}") from error
         self.is_finished = True

@@ -82,9 +82,9 @@ class SeatSearch:
         self.moved: list[int] = []
         self._at = self._units_by_node()
         self._held = self._holdings()
-        self._strata = sorted({mover.stratum for mover in movers})
+        strata = sorted({mover.stratum for mover in movers})
         self._anywhere = np.zeros(len(self.problem.nodes), dtype=np.int64)
-        self._factor = {stratum: HIGHER ** min(height, HIGHEST) for height, stratum in enumerate(self._strata)}
+        self._factor = {stratum: HIGHER ** min(height, HIGHEST) for height, stratum in enumerate(strata)}
 
     def seat(self, leaving: Collection[int], staying: Collection[int] = ()) -> Seats | None:
         """Let just ``leaving`` leave, and as few others as possible, and give all admitted their places.

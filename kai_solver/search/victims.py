@@ -224,7 +224,7 @@ class VictimChoice:
     def _seats_found(self, search: SeatSearch, leaving: frozenset[int], staying: AbstractSet[int]) -> bool:
         """Whether ``search`` finds places that cost less; then they are kept.
 
-        Where no gang may take some of what leaves, these and others of their queues stay in the next try.
+        Where no gang may take some of what leaves, others of their queues stay in the next try; these, if all do.
         """
         outcome, before = self.outcome, self.costs
         mark, admissions = outcome.state.mark(), outcome.admissions

@@ -88,6 +88,30 @@ def test_patterns_that_pay_are_made_where_all_are_too_many(monkeypatch: pytest.M
     assert bound_of(packing) == whole
 
 
+def test_the_last_round_of_patterns_has_a_solution(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Patterns that would pay still are not added after it: then the solver would forget what it found."""
+    pods = [a_pod(i, GpuRequest(1, (300, 500, 200, 700)[i % 4])) for i in range(12)]
+    packing = a_packing(a_problem([2, 1], pods), 3, [7, 5, 9, 4, 3, 8, 6, 2, 5])
+    whole = programme_of(packing).solve(60.0)[-1].cost
+    monkeypatch.setattr(glop, "MOST_PATTERNS", 0)
+    monkeypatch.setattr(glop, "ROUNDS", 1)
+    first = programme_of(packing).solve(60.0)[-1]
+    assert first.cost > whole  # Some shares are without a device, at their penalty.
+    assert first.duals.any()
+    assert first.out.any()
+
+
+def test_a_column_counts_as_often_as_a_row_names_it() -> None:
+    """As a unit with two equal blocks of pods, each in one rack."""
+    programme = Programme()
+    columns = programme.add_columns([4])
+    programme.add_row([0, 0], [1, 1], low=4)
+    programme.costs.append(Cost("evicted-work/50", np.array(columns), np.array([3])))
+    (found,) = programme.solve(60.0)
+    assert found.cost == pytest.approx(6)
+    assert programme.bound(found, ()) == 6
+
+
 def test_pods_of_one_rack_lie_in_one_rack() -> None:
     """Two racks of one GPU each never hold a pair, so the programme has no solution; one rack of two does."""
     pods = [a_pod(i, GpuRequest(1)) for i in range(2)]

@@ -31,7 +31,7 @@ from kai_solver.search.refine import joint_of
 from kai_solver.search.rights import rights_of
 from kai_solver.units import GPU
 from tests.bounds.test_counting_bounds import a_pod, a_problem
-from tests.prices.test_packing_bounds import a_packing
+from tests.prices.test_packing_bounds import a_cover, a_packing
 from tests.search.test_child_faults import fake, spec_of_two
 
 SEEDS = (1, 2, 3)
@@ -213,6 +213,23 @@ def test_what_those_that_stay_may_save_by_moves_need_not_leave() -> None:
     assert needed == [([0], [-leaving.charge[GPU]], -leaving.charge[GPU])]
     saving = replace(staying, saves=(0, 0, leaving.charge[GPU]))
     assert list(rows_of_limits(replace(at_limit, movers=(leaving, saving)), [leaving])) == []
+
+
+def test_more_rows_after_the_child_was_killed() -> None:
+    """A child that has not seen the programme is asked for all of it."""
+    programme = a_cover(1, [4, 1, 1], [8, 3, 4])
+    rows, deadline_s = [([1], [1], 0)], time.monotonic() + 60
+    with SolverChild() as mortal:
+        mortal.ask_prices(programme, {}, deadline_s)
+        (first,), _ = mortal.prices(deadline_s)
+        assert first.out.round(6).tolist() == [0, 1, 0]
+        for _ in range(3):
+            mortal.ask_prices_with(rows, programme, deadline_s)
+            (found,), error = mortal.prices(deadline_s)
+            assert (found.out.round(6).tolist(), error) == ([0, 0, 1], "")
+            assert mortal.pid is not None
+            os.kill(mortal.pid, signal.SIGKILL)
+            time.sleep(0.2)
 
 
 @pytest.mark.parametrize("seed", SEEDS)

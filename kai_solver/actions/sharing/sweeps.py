@@ -17,12 +17,22 @@ Forwards, reclaims take victim by victim what they may.
 """
 
 from kai_solver.actions.sharing.tables import (
+    BEFORE,
+    INVOLVED,
     LEFT,
+    MOST,
+    NOTHING,
+    OPEN,
+    OURS,
     OUT,
+    REFUSED,
+    REST,
     SATURATED,
     SHORT,
     TOUCHED,
+    UNSEEN,
     WAITS,
+    WITH_LAST,
     Groups,
     Scratch,
     Turns,
@@ -44,10 +54,6 @@ from kai_solver.fairness.kernels import (
     levelled,
     may_look_at,
 )
-
-REST, MOST, LARGEST, OURS = range(4)
-NOTHING, BEFORE, INVOLVED = REST, LARGEST, OURS
-"""Rows of `Scratch.row`, backwards and forwards."""
 
 # -- what both ask -----------------------------------------------------------------------------------------------------
 
@@ -174,7 +180,7 @@ def find_able(tree: Tree, turns: Turns, groups: Groups, s: Scratch, turn: int, i
     if reclaims and not has_right(tree, s.held, s.fixed, leaf, turns.asked[turn], turns.is_fixed[turn]):
         return 0
     for group in range(len(groups.leaf)):
-        is_able = s.size[group] > 0 and groups.may[group][turn]
+        is_able = s.size[group] > 0 and groups.may[groups.able[group]][turn]
         if is_able and reclaims and is_hurried and s.has_last[group]:
             is_able = may_lose(tree, s.held, leaf, groups.leaf[group], s.row[MOST])
         if is_able:
@@ -192,89 +198,71 @@ def refuse(tree: Tree, turns: Turns, groups: Groups, s: Scratch, turn: int, coun
     is_changed = True
     while is_changed:
         is_changed = False
+        sum_levels(tree, s, leaf, asked, count)
         for number in range(count):
-            s.is_refused[number] = False
+            theirs = s.theirs[number]
+            if s.is_in[number] and s.answer[theirs] == UNSEEN:
+                s.answer[theirs] = OPEN if permits(tree, s, s.mine[number], theirs, asked) else REFUSED
         for number in range(count):
-            is_asked = s.is_in[number] and not s.is_refused[number] and is_first(s, number)
-            if is_asked and not permits(tree, groups, s, number, asked, count):
-                is_changed = True
-                for other in range(number, count):
-                    if s.theirs[other] == s.theirs[number]:
-                        s.is_refused[other] = s.is_in[other]
-        for number in range(count):
-            if s.is_in[number] and s.is_refused[number]:
-                s.is_in[number] = False
+            if s.is_in[number] and s.answer[s.theirs[number]] == REFUSED:
+                s.is_in[number], is_changed = False, True
                 add(tree, s.held, groups.leaf[s.able[number]], s.total[s.able[number]], -1)
 
 
 @kernel
-def is_first(s: Scratch, number: int) -> bool:
-    """Whether none before it is of the same levelled queue."""
-    found = True
-    for other in range(number):
-        found = found and not (s.is_in[other] and s.theirs[other] == s.theirs[number])
-    return found
+def sum_levels(tree: Tree, s: Scratch, leaf: int, asked: Row, count: int) -> None:
+    """Sum up what leaves each levelled queue by the groups that are in, and all below each queue of the reclaimer."""
+    involved, queue = s.row[INVOLVED], leaf
+    for at in range(3):
+        involved[at] = asked[at]
+    while queue != NONE:
+        for at in range(3):
+            s.below[queue][at] = 0
+        queue = tree.parent[queue]
+    for number in range(count):
+        theirs = s.theirs[number]
+        s.answer[theirs], s.top[theirs] = UNSEEN, NONE
+        for at in range(3):
+            s.leaving[theirs][at] = s.largest[theirs][at] = 0
+    for number in range(count):
+        if not s.is_in[number]:
+            continue
+        group, theirs, queue = s.able[number], s.theirs[number], s.mine[number]
+        # What both have above them: the reclaimer's queues from its levelled one up, which is beside theirs.
+        queue = tree.parent[queue] if queue != theirs else queue
+        while queue != NONE:
+            for at in range(3):
+                s.below[queue][at] += s.parts[group][at]
+            queue = tree.parent[queue]
+        for at in range(3):
+            involved[at] = max(involved[at], s.parts[group][at])
+            s.leaving[theirs][at] += s.parts[group][at]
+            s.largest[theirs][at] = max(s.largest[theirs][at], s.most[group][at])
+        if s.has_last[group] and (s.top[theirs] == NONE or is_larger(s.last[group], s.last[s.top[theirs]])):
+            s.top[theirs] = group
 
 
 @kernel
-def permits(tree: Tree, groups: Groups, s: Scratch, number: int, asked: Row, count: int) -> bool:
+def permits(tree: Tree, s: Scratch, mine: int, theirs: int, asked: Row) -> bool:
     """Whether all able groups of one levelled queue may be taken beside those of the others."""
-    mine, theirs = s.mine[number], s.theirs[number]
     guaranteed = is_guaranteed(tree, s.held, mine, asked)
     if not may_look_at(tree, s.held, theirs, asked, guaranteed):
         return False  # The queue is judged before any of these leave: to take fewer of them would not help.
-    top = sum_level(tree, groups, s, number, asked, count)
-    if top == NONE:
+    if s.top[theirs] == NONE:
         return True  # Nothing of it is tested.
-    rest, ours = s.row[REST], s.row[OURS]
-    if not exceeds(tree, theirs, s.row[LARGEST], guaranteed):
-        note_short(tree, s, theirs, rest, s.last[top], guaranteed)
+    with_last, rest, ours = s.row[WITH_LAST], s.row[REST], s.row[OURS]
+    for at in range(3):
+        rest[at] = s.held[theirs][at] - s.leaving[theirs][at]
+        with_last[at] = rest[at] + s.largest[theirs][at]
+        ours[at] = s.held[mine][at] - s.below[mine][at] + asked[at]
+    if not exceeds(tree, theirs, with_last, guaranteed):
+        note_short(tree, s, theirs, rest, s.last[s.top[theirs]], guaranteed)
         return False
     for at in range(3):
-        if is_involved(s, asked, at, count) and not is_fair(tree, mine, theirs, at, ours[at], rest[at]):
+        if s.row[INVOLVED][at] != 0 and not is_fair(tree, mine, theirs, at, ours[at], rest[at]):
             note_saturated(tree, s, mine, theirs, ours, rest)
             return False
     return True
-
-
-@kernel
-def sum_level(tree: Tree, groups: Groups, s: Scratch, number: int, asked: Row, count: int) -> int:
-    """Sum up what the able groups of a levelled queue would leave it; the one with the largest last part, or `NONE`.
-
-    Rows of `Scratch.row`: `REST`: what it holds without them; `LARGEST`: with the most of each resource that one last
-    part has. `OURS`: what the taker's levelled queue holds with what is asked for, once all able groups have left.
-    """
-    mine, theirs, top = s.mine[number], s.theirs[number], NONE
-    rest, largest, ours = s.row[REST], s.row[LARGEST], s.row[OURS]
-    for at in range(3):
-        rest[at], largest[at], ours[at] = s.held[theirs][at], 0, s.held[mine][at] + asked[at]
-    for other in range(count):
-        group = s.able[other]
-        if not s.is_in[other]:
-            continue
-        if is_above(tree, mine, groups.leaf[group]):
-            for at in range(3):
-                ours[at] -= s.parts[group][at]
-        if s.theirs[other] != theirs:
-            continue
-        for at in range(3):
-            rest[at] -= s.parts[group][at]
-            largest[at] = max(largest[at], s.most[group][at])
-        if s.has_last[group] and (top == NONE or is_larger(s.last[group], s.last[top])):
-            top = group
-    for at in range(3):
-        largest[at] += rest[at]
-    return top
-
-
-@kernel
-def is_above(tree: Tree, queue: int, leaf: int) -> bool:
-    """Whether ``queue`` is the leaf queue, or above it."""
-    while leaf != NONE:
-        if leaf == queue:
-            return True
-        leaf = tree.parent[leaf]
-    return False
 
 
 @kernel
@@ -284,15 +272,6 @@ def is_larger(one: Row, other: Row) -> bool:
         if one[at] != other[at]:
             return one[at] > other[at]
     return False
-
-
-@kernel
-def is_involved(s: Scratch, asked: Row, at: int, count: int) -> bool:
-    """Whether a resource is asked for, or some group has it that may be taken."""
-    found = asked[at] != 0
-    for number in range(count):
-        found = found or (s.is_in[number] and s.parts[s.able[number]][at] != 0)
-    return found
 
 
 @kernel
@@ -362,7 +341,7 @@ def go_on(tree: Tree, turns: Turns, groups: Groups, s: Scratch) -> None:
         leaf, reclaims = turns.leaf[turn], turns.reclaims[turn]
         count = 0
         for group in range(len(groups.leaf)):
-            if s.size[group] > 0 and groups.may[group][turn]:
+            if s.size[group] > 0 and groups.may[groups.able[group]][turn]:
                 first = first_waiting(groups, s, group)
                 is_tested = groups.first_part[first + 1] > groups.first_part[first]
                 if not reclaims or not is_tested or may_lose(tree, s.held, leaf, groups.leaf[group], nothing):

@@ -17,6 +17,10 @@ WAITS: Final = -1
 """A victim that no admission takes yet."""
 OUT: Final = -2
 """A victim that is left out of a sweep."""
+MOST, WITH_LAST, REST, OURS, INVOLVED, BEFORE, NOTHING, ROWS = range(8)
+"""Rows of `Scratch.row`."""
+UNSEEN, OPEN, REFUSED = range(3)
+"""What was found of a levelled queue."""
 LEFT, SHORT, SATURATED, TOUCHED, NUMBERS = range(5)
 """Numbers that sweeps write: how many victims are left, queues are short or saturated, and levels were taken from."""
 
@@ -44,8 +48,8 @@ class Groups(NamedTuple):
 
     Attributes
     ----------
-    leaf, may
-        (G,) the leaf queue, and (G, T) which admissions may take them.
+    leaf, able, may
+        (G,) the leaf queue, and which row of ``may`` (A, T) says which admissions may take them.
     first, victim
         (G + 1,) and (V,) the victims of each.
     of, queue, charge
@@ -55,6 +59,7 @@ class Groups(NamedTuple):
     """
 
     leaf: Row
+    able: Row
     may: Sequence[Sequence[bool]]
     first: Row
     victim: Row
@@ -85,15 +90,23 @@ class Scratch(NamedTuple):
     size, able, mine, theirs
         (G,) victims that wait, groups of one turn, and levelled queues: backwards theirs, forwards those of which
         something was taken.
-    is_in, is_refused
-        (G,) whether they are still among these, and whether they are refused now.
+    is_in
+        (G,) whether they are still among these.
     total, parts, most, last
         (G, 3) what queues lose by all of a group, what rule 3 tests, the most of each resource of a last part, and the
         largest last part.
     has_last
         (G,) whether any of a group is tested.
+    answer, top
+        (Q,) of levelled queues in one turn: what was found of them (`UNSEEN`, `OPEN` or `REFUSED`), and the group with
+        the largest last part, or `NONE`.
+    below, leaving, largest
+        (Q, 3) what leaves of all that is below a levelled queue of the reclaimer; of levelled queues, what leaves them,
+        and the most of each resource that one last part of it has.
     row
-        (4, 3) amounts of one level.
+        (`ROWS`, 3) amounts: of each resource, the most of all last parts, the first of `go_back` and not written on by
+        others; what a levelled queue holds with one last part, and without it; what the reclaimer's holds; resources
+        that are involved, and which were before; nothing.
     """
 
     numbers: MutableSequence[int]
@@ -112,12 +125,16 @@ class Scratch(NamedTuple):
     mine: MutableSequence[int]
     theirs: MutableSequence[int]
     is_in: MutableSequence[bool]
-    is_refused: MutableSequence[bool]
     total: Holdings
     parts: Holdings
     most: Holdings
     last: Holdings
     has_last: MutableSequence[bool]
+    answer: MutableSequence[int]
+    top: MutableSequence[int]
+    below: Holdings
+    leaving: Holdings
+    largest: Holdings
     row: Holdings
 
 
@@ -185,11 +202,15 @@ def groups_of(
     members: list[list[int]] = [[] for _ in known]
     for victim, group in enumerate(of):
         members[group].append(victim)
-    may = {able: [turn in able for turn in range(turns)] for able in dict.fromkeys(able for _, able in known)}
+    rows = {able: row for row, able in enumerate(dict.fromkeys(able for _, able in known))}
+    may = np.zeros((len(rows), turns), dtype=np.bool_)
+    for able, row in rows.items():
+        may[row, list(able)] = True
     parts = [part for one in victims for part in one.parts]
     return Groups(
         make([queue for queue, _ in known]),
-        make([may[able] for _, able in known]),
+        make([rows[able] for _, able in known]),
+        make(may.tolist()) if make is list else make(may),
         make(_ends(map(len, members))),
         make([victim for own in members for victim in own]),
         make(of),
@@ -222,8 +243,9 @@ def scratch_for(queues: int, turns: int, victims: int, groups: int, make: Make) 
     return Scratch(
         ints(NUMBERS), ints(victims), ints(queues), ints(queues), ints(queues), ints(queues),
         table(queues), table(queues), table(queues), ints(turns), ints(victims),
-        ints(groups), ints(groups), ints(groups), ints(groups), flags(groups), flags(groups),
-        table(groups), table(groups), table(groups), table(groups), flags(groups), table(4),
+        ints(groups), ints(groups), ints(groups), ints(groups), flags(groups),
+        table(groups), table(groups), table(groups), table(groups), flags(groups),
+        ints(queues), ints(queues), table(queues), table(queues), table(queues), table(ROWS),
     )  # fmt: skip
 
 
@@ -233,5 +255,5 @@ def smallest() -> tuple[Tree, Turns, Groups, Scratch]:
     ends, parts = _array([0, 1]), _array([0, 0])
     tree = Tree(none, one, amounts, amounts, amounts, 1.0)
     turns = Turns(one, amounts, amounts, no, no)
-    groups = Groups(one, _array([[False]]), ends, one, one, one, amounts, parts, amounts)
+    groups = Groups(one, one, _array([[False]]), ends, one, one, one, amounts, parts, amounts)
     return tree, turns, groups, scratch_for(1, 1, 1, 1, _array)
