@@ -58,7 +58,7 @@ class Tries:
     is_late
         Whether to be content with what is assigned so far.
     first
-        Leaf queues to try first, however late it is: those of the newest answer that left nothing.
+        Leaf queues to try first, however late it is: those of the newest answer that is of use.
     """
 
     left: int = 160

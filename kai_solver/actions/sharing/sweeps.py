@@ -19,7 +19,6 @@ Forwards, reclaims take victim by victim what they may.
 from kai_solver.actions.sharing.tables import (
     BEFORE,
     INVOLVED,
-    LEFT,
     MOST,
     NOTHING,
     OPEN,
@@ -131,16 +130,6 @@ def go_back(tree: Tree, turns: Turns, groups: Groups, s: Scratch, is_hurried: bo
             for at in range(groups.first[group], groups.first[group + 1]):
                 if s.taker[groups.victim[at]] == WAITS:
                     s.taker[groups.victim[at]] = turn
-    count_left(groups, s)
-
-
-@kernel
-def count_left(groups: Groups, s: Scratch) -> None:
-    """How many victims no admission takes."""
-    s.numbers[LEFT] = 0
-    for victim in range(len(groups.of)):
-        if s.taker[victim] == WAITS:
-            s.numbers[LEFT] += 1
 
 
 @kernel
@@ -355,7 +344,6 @@ def go_on(tree: Tree, turns: Turns, groups: Groups, s: Scratch) -> None:
             if s.taker[victim] == turn:
                 add(tree, s.held, groups.queue[victim], groups.charge[victim], -1)
             victim = s.next[victim]
-    count_left(groups, s)
 
 
 @kernel

@@ -21,8 +21,8 @@ MOST, WITH_LAST, REST, OURS, INVOLVED, BEFORE, NOTHING, ROWS = range(8)
 """Rows of `Scratch.row`."""
 UNSEEN, OPEN, REFUSED = range(3)
 """What was found of a levelled queue."""
-LEFT, SHORT, SATURATED, TOUCHED, NUMBERS = range(5)
-"""Numbers that sweeps write: how many victims are left, queues are short or saturated, and levels were taken from."""
+SHORT, SATURATED, TOUCHED, NUMBERS = range(4)
+"""Numbers that sweeps write: how many queues are short or saturated, and of how many levels something was taken."""
 
 
 class Turns(NamedTuple):
