@@ -92,7 +92,7 @@ class Improver:
             self._consolidate_late(outcome, LATE_MOVES)
         # Victims take 1 to 3 s of CPU on 2,000 loaded nodes, questions all that is left (2026-11-23).
         are_victims_first = is_priced and not time.is_nearly_over() and self.known.variables(outcome) > WHOLE
-        nothing_to_ask = not has_unknown(outcome) and not (self.leaves_moves and outcome.waiting)
+        nothing_to_ask = not has_unknown(outcome) and not self._may_move_late(outcome)
         refined, admitted = None, frozenset[AllocationUnit]()
         if are_victims_first:
             admitted = outcome.admitted
@@ -132,16 +132,20 @@ class Improver:
         On a real twin of 2,000 nodes (seed 21) at 2 s, 18 gangs more were admitted, but victims had no time, and three
         times the work had to leave (2026-11-30).
         """
-        if not self.leaves_moves or not outcome.waiting:
+        if not self._may_move_late(outcome):
             return False
         return (1 - LATE_MOVES) * self.time.left_s >= HURRIED * CHOOSING_S * self.known.variables(outcome)
+
+    def _may_move_late(self, outcome: Outcome) -> bool:
+        """Whether moves were left to chains, and gangs wait still."""
+        return self.leaves_moves and bool(outcome.waiting)
 
     def _consolidate_late(self, outcome: Outcome, part: float) -> None:
         """Where moves were left to chains: consolidate for gangs that wait still, which chains may know no moves for.
 
         Chains know no rules between pods. Not where the moves of a cycle are limited: chains have counted theirs.
         """
-        if not self.leaves_moves or not outcome.waiting:
+        if not self._may_move_late(outcome):
             return
         time, actions = self.time, self.model.actions
         is_limited = not self.model.moves.per_cycle == self.model.moves.per_gang == UNLIMITED

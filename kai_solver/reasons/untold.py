@@ -1,4 +1,4 @@
-"""What gangs lack that the board refused without a text: said once the actions have ended, of those that wait still.
+"""What gangs lack that the board refused without a text: said once all is decided, of those that wait still.
 
 Most gangs that find no free room are served by a later action. On 5,000 loaded nodes texts of all 145 kinds that were
 refused took a tenth of the greedy (2026-11-29).

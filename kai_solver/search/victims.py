@@ -333,11 +333,14 @@ class VictimChoice:
 
         Or, if that is less, without what ``shared`` leaves.
         """
-        path, valid = self._victim_model.path, dict[frozenset[int], frozenset[int]]()
+        path, best, early, most = self._victim_model.path, None, NOTHING, -1
         for _ in range(ROUNDS):
             if shared.latest is not None or not shared.left:
-                valid[leaving - _left(shared)] = shared.early
-            if not shared.left or self._gpus_of(leaving) <= max(map(self._gpus_of, valid), default=0):
+                taken = leaving - _left(shared)
+                gpus = self._gpus_of(taken)
+                if gpus > most:
+                    best, early, most = taken, shared.early, gpus
+            if not shared.left or self._gpus_of(leaving) <= max(0, most):
                 break
             refused, lacking = shared.latest or (shared.left, shared.short)
             left, kept = self._movers_of(_units(refused)), set[int]()
@@ -349,9 +352,8 @@ class VictimChoice:
                 kept.update(mover.unit for mover in hers if mover.gang == gang)
             leaving -= kept
             shared = self._shared(leaving)
-        best = max(valid, key=self._gpus_of, default=leaving - _left(shared))
-        self._tries.first = valid.get(best, NOTHING)
-        return best
+        self._tries.first = early
+        return leaving - _left(shared) if best is None else best
 
     def _spared(self, evicted: Sequence[Mover], shared: Shared, *, again: bool) -> list[Spared]:
         """What is to be taken less so that all may have takers: by the answer which asks for less of that."""
