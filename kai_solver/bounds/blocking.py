@@ -196,9 +196,16 @@ def smallest_part(ask: Callable[[frozenset[str]], object | None], names: Sequenc
 def _filter(ask: Callable[[frozenset[str]], object | None], names: Sequence[str]) -> frozenset[str]:
     """A smallest part of ``names`` that must hold for the bound to say no; of equals, one of those named first."""
     every = frozenset(names)
+    failed: list[frozenset[str]] = []  # What does not suffice, no part of it does.
 
     def suffices(kept: Iterable[str]) -> bool:
-        return ask(every.difference(kept)) is not None
+        kept = frozenset(kept)
+        if any(kept <= more for more in failed):
+            return False
+        if ask(every - kept) is not None:
+            return True
+        failed.append(kept)
+        return False
 
     kept = frozenset(_minimal(suffices, (), tuple(names), is_open=False))
     for size in range(1, min(len(kept), 3)):

@@ -4,15 +4,20 @@ from collections.abc import MutableSequence, Sequence
 from math import inf
 from typing import Final, NamedTuple
 
+import numpy as np
+from numpy.typing import NDArray
+
 from kai_solver.compiled import kernel
 
 NONE: Final = -1
 UNLIMITED: Final = -1
+UNBOUND: Final = -1.0
+"""No saturation that a queue must stay above."""
 
-Row = Sequence[int]
-Table = Sequence[Row]
+Row = Sequence[int] | NDArray[np.int64]
+Table = Sequence[Row] | NDArray[np.int64]
 """(Q, 3) amounts by queue."""
-Holdings = Sequence[MutableSequence[int]]
+Holdings = Sequence[MutableSequence[int]] | NDArray[np.int64]
 """The same, where they change."""
 
 
@@ -74,23 +79,23 @@ def has_right(tree: Tree, held: Table, fixed: Table, leaf: int, asked: Row, is_f
 
 
 @kernel
-def is_guaranteed(tree: Tree, held: Table, queue: int, asked: Row) -> bool:
-    """Whether ``queue`` stays within its quota with what is ``asked``."""
+def is_guaranteed(tree: Tree, queue: int, holds: Row, asked: Row) -> bool:
+    """Whether ``queue``, which ``holds`` so much, stays within its quota with what is ``asked``."""
     for at in range(3):
-        if tree.quota[queue][at] != UNLIMITED and held[queue][at] + asked[at] > tree.quota[queue][at]:
+        if tree.quota[queue][at] != UNLIMITED and holds[at] + asked[at] > tree.quota[queue][at]:
             return False
     return True
 
 
 @kernel
-def may_look_at(tree: Tree, held: Table, theirs: int, asked: Row, guaranteed: bool) -> bool:
-    """Rule 2, of the levelled queue ``theirs``."""
+def may_look_at(tree: Tree, theirs: int, holds: Row, asked: Row, guaranteed: bool) -> bool:
+    """Rule 2, of the levelled queue ``theirs``, which ``holds`` so much."""
     is_below = False
     for at in range(3):
-        holds, bound = held[theirs][at], tree.quota[theirs][at] if guaranteed else tree.allocatable[theirs][at]
-        if bound != UNLIMITED and holds > bound and (not guaranteed or asked[at] > 0):
+        bound = tree.quota[theirs][at] if guaranteed else tree.allocatable[theirs][at]
+        if bound != UNLIMITED and holds[at] > bound and (not guaranteed or asked[at] > 0):
             return True
-        is_below = is_below or (bound != UNLIMITED and holds < bound)
+        is_below = is_below or (bound != UNLIMITED and holds[at] < bound)
     return guaranteed and not is_below
 
 
@@ -116,10 +121,26 @@ def exceeds(tree: Tree, theirs: int, holds: Row, guaranteed: bool) -> bool:
 @kernel
 def is_fair(tree: Tree, mine: int, theirs: int, at: int, ours: int, left: int) -> bool:
     """Rule 4 of a resource, of which the levelled queues hold ``ours`` and ``left`` at last."""
-    fair, fair_theirs = tree.share[mine][at], tree.share[theirs][at]
-    if fair == UNLIMITED or fair_theirs <= 0:
-        return True
+    least = least_saturation(tree, mine, theirs, at, ours)
+    return least == UNBOUND or left / tree.share[theirs][at] > least
+
+
+@kernel
+def least_saturation(tree: Tree, mine: int, theirs: int, at: int, ours: int) -> float:
+    """What ``theirs`` must stay more saturated than if the reclaimer's levelled queue holds ``ours``, or `UNBOUND`."""
+    fair = tree.share[mine][at]
+    if fair == UNLIMITED or tree.share[theirs][at] <= 0:
+        return UNBOUND
     ratio = inf if ours > 0 else 0.0
     if fair != 0:
         ratio = ours / fair
-    return ratio <= 1 or left / fair_theirs > ratio * tree.multiplier
+    return ratio * tree.multiplier if ratio > 1 else UNBOUND
+
+
+@kernel
+def is_larger(one: Row, other: Row) -> bool:
+    """By GPUs, then memory, then CPU."""
+    for at in range(2, -1, -1):
+        if one[at] != other[at]:
+            return bool(one[at] > other[at])
+    return False

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from kai_solver.domain import Policy, Queue
 from kai_solver.fairness import QueueTree, ReclaimRight, exceeds, kept_amounts, levelled
 from kai_solver.fairness import kernels as k
+from kai_solver.fairness.queue_tables import tree_of
 from kai_solver.fairness.reclaim import saturation_bound
 
 UNLIMITED = -1
@@ -37,8 +38,7 @@ def cases(draw: st.DrawFn) -> Case:
     held, fixed = ([list(draw(amounts)) for _ in NAMES] for _ in range(2))
     multiplier = draw(st.sampled_from([0.5, 1.0, 1.5]))
     right = ReclaimRight(tree, share, allocatable, held, draw(st.sampled_from(LEAVES)), draw(amounts), multiplier)
-    depth = [len(path) - 1 for path in tree.path]
-    rows = k.Tree(tree.parent.tolist(), depth, tree.quotas, allocatable, share, max(1.0, multiplier))
+    rows = tree_of(tree, share, allocatable, multiplier, list)
     return Case(rows, right, held, fixed)
 
 
@@ -58,8 +58,8 @@ def test_victim_queues_and_what_they_keep(case: Case, left: Sequence[int]) -> No
     for leaf in LEAVES:
         mine, theirs = levelled(right.tree, right.leaf, leaf)
         guaranteed = right.is_guaranteed(mine)
-        assert k.is_guaranteed(tree, held, mine, right.request) == guaranteed
-        assert k.may_look_at(tree, held, theirs, right.request, guaranteed) == right.may_look_at(leaf)
+        assert k.is_guaranteed(tree, mine, held[mine], right.request) == guaranteed
+        assert k.may_look_at(tree, theirs, held[theirs], right.request, guaranteed) == right.may_look_at(leaf)
         kept = kept_amounts(right.allocatable[theirs], right.tree.quotas[theirs], guaranteed)
         assert tuple(k.kept(tree, theirs, at, guaranteed) for at in range(3)) == kept
         assert k.exceeds(tree, theirs, left, guaranteed) == exceeds(left, kept)

@@ -11,6 +11,8 @@ from typing import Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from kai_solver.fairness.kernels import Tree
+
 IntArray = NDArray[np.int64]
 FloatArray = NDArray[np.float64]
 BoolArray = NDArray[np.bool_]
@@ -18,7 +20,7 @@ BoolArray = NDArray[np.bool_]
 NONE: Final = -1
 """No node, domain, level, queue, gang or unit."""
 BOUNDLESS: Final = 2**62
-"""A limit or quota that is unlimited."""
+"""A limit that is unlimited."""
 IMPOSSIBLE: Final = 1e300
 """Cost of room that cannot be made."""
 BLOCK: Final = 64
@@ -240,13 +242,13 @@ class Gangs(NamedTuple):
 class Queues(NamedTuple):
     """Attributes
     ----------
-    parent, first_child, child
-        (Q,) queue above, `NONE` at a root; (Q + 2,) and (Q,) children of each, those of ``Q`` are the roots.
+    tree
+        Queues above, fair shares, allocatable shares, and quotas.
+    first_child, child
+        (Q + 2,) and (Q,) children of each, those of ``Q`` are the roots.
     first_leaf, leaf
         (Q + 1,) and (L,) leaf queues below each.
-    share, allocatable
-        (Q, 3) fair share and allocatable share, -1 where unlimited.
-    quota, limit
+    limit
         (Q, 3) `BOUNDLESS` where unlimited.
     divisor, closed, priority, tie
         (Q, 3) by what use is divided, 0 where a use counts a thousandfold; (Q, 3) what it has no share of; (Q,)
@@ -263,14 +265,11 @@ class Queues(NamedTuple):
         (Q,) the least priority of preemptible gangs that were placed on free room in this cycle; `BOUNDLESS` for none.
     """
 
-    parent: IntArray
+    tree: Tree
     first_child: IntArray
     child: IntArray
     first_leaf: IntArray
     leaf: IntArray
-    share: IntArray
-    allocatable: IntArray
-    quota: IntArray
     limit: IntArray
     divisor: FloatArray
     closed: BoolArray
@@ -371,8 +370,8 @@ class Scratch(NamedTuple):
     victim_queue
         (Q,) of an open leaf queue, the sibling of the taker's queue to which it belongs.
     surplus, ratio, spent, last
-        (Q, 3) what may be taken of a sibling; the saturation that it must stay above, below 0 for none; what was taken;
-        the largest part of it.
+        (Q, 3) what may be taken of a sibling; the saturation that it must stay above, or `UNBOUND`; what was taken; the
+        largest part of it.
     units, order, was_moved
         (X,) units that left in this turn; the same in some order; (U,) whether one had been moved before.
     here, rows
@@ -426,7 +425,7 @@ class Scratch(NamedTuple):
 class Arrays(NamedTuple):
     """All of the above.
 
-    ``multiplier``: of saturation. ``may_move``: whether victims may go elsewhere. ``most_moved``: units that
+    ``may_move``: whether victims may go elsewhere. ``most_moved``: units that
     consolidation may move for one gang.
     """
 
@@ -439,6 +438,5 @@ class Arrays(NamedTuple):
     units: Units
     record: Record
     scratch: Scratch
-    multiplier: float
     may_move: bool
     most_moved: int

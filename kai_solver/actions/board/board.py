@@ -20,8 +20,8 @@ from kai_solver.actions.board.arrays import (
 from kai_solver.actions.board.making import ArrayMaker, add_take, gang_arrays, shared_devices
 from kai_solver.actions.board.plainness import Plainness
 from kai_solver.actions.board.room import forget, note
+from kai_solver.actions.board.rows import list_moved
 from kai_solver.actions.board.unit_arrays import no_facts, no_units, unit_arrays
-from kai_solver.actions.board.victims import list_moved
 from kai_solver.actions.gang_order import gang_key
 from kai_solver.errors import InternalError
 from kai_solver.planstate.allocation_units import AllocationUnits, GangUnits

@@ -29,6 +29,7 @@ from kai_solver.actions.board.arrays import (
 )
 from kai_solver.actions.board.plainness import Plainness
 from kai_solver.actions.board.room import POINT
+from kai_solver.fairness.queue_tables import tree_of
 from kai_solver.planstate.allocation_units import GangUnits
 from kai_solver.planstate.eligibility import least_milli
 from kai_solver.planstate.state import State
@@ -79,7 +80,6 @@ class ArrayMaker:
             units=units,
             record=record,
             scratch=self._scratch(gangs, len(shapes.devices), domains, units),
-            multiplier=float(problem.policy.saturation_multiplier),
             may_move=problem.policy.consolidating_reclaim,
             most_moved=BOUNDLESS if most < 0 else most,
         )
@@ -214,15 +214,12 @@ class ArrayMaker:
         divisor = np.where(bound == UNLIMITED, np.array(problem.total), bound).astype(np.float64)
         depth = np.array([len(path) for path in tree.path], dtype=np.int64)
         return Queues(
-            parent=tree.parent.astype(np.int64),
+            tree=tree_of(tree, problem.share, problem.allocatable, problem.policy.saturation_multiplier, _ints),
             first_child=_starts(children),
             child=_joined(children),
             first_leaf=_starts(leaves),
             leaf=_joined(leaves),
-            share=np.array(problem.share, dtype=np.int64).reshape(-1, 3),
-            allocatable=bound,
-            quota=_bounded(tree.quota),
-            limit=_bounded(tree.limit),
+            limit=np.where(tree.limit == UNLIMITED, BOUNDLESS, tree.limit).astype(np.int64),
             divisor=divisor,
             closed=bound == 0,
             priority=-np.array(tree.priority, dtype=np.int64),
@@ -351,8 +348,8 @@ def add_take(to: IntArray, grant: Iterable[tuple[int, Sequence[int]]] | None) ->
         to[zone, : len(amounts)] += np.array(amounts, dtype=np.int64)
 
 
-def _bounded(table: IntArray) -> IntArray:
-    return np.where(table == UNLIMITED, BOUNDLESS, table).astype(np.int64)
+def _ints(values: Sequence[object]) -> IntArray:
+    return np.array(values, dtype=np.int64)
 
 
 def _starts(lists: Sequence[Sequence[int]]) -> IntArray:

@@ -2,35 +2,34 @@
 
 from kai_solver.actions.board.arrays import NONE, OUT, Arrays, FloatArray, Gangs, IntArray, Queues
 from kai_solver.compiled import kernel
+from kai_solver.fairness.kernels import add, is_guaranteed
 
 WITHOUT_SHARE = (1000.0, 1000.0, 1.0)
 """By what a use counts without any share: as in `fairness.order`."""
 
 
 @kernel
-def dominant(queues: Queues, queue: int, cpu: int, memory: int, gpu: int) -> float:
-    """The largest share of what the queue may have that these amounts take."""
-    most = 0.0
-    for at in range(3):
-        amount = cpu if at == 0 else memory if at == 1 else gpu
-        divisor = queues.divisor[queue, at]
-        part = amount / divisor if divisor != 0 else amount * WITHOUT_SHARE[at]
-        if part > most:
-            most = part
-    return most
+def used_part(queues: Queues, queue: int, at: int, amount: int) -> float:
+    """The part of what the queue may have of a resource that this amount takes."""
+    divisor = queues.divisor[queue, at]
+    return float(amount / divisor if divisor != 0 else amount * WITHOUT_SHARE[at])
 
 
 @kernel
-def write_key(queues: Queues, queue: int, cpu: int, memory: int, gpu: int, job: IntArray, key: FloatArray) -> None:
-    """The key (6,) of a queue that holds these amounts and asks for ``job`` (3,): smaller is served first."""
-    with_cpu, with_memory, with_gpu = cpu + job[0], memory + job[1], gpu + job[2]
-    share, quota, closed = queues.share[queue], queues.quota[queue], queues.closed[queue]
-    key[0] = share[0] < cpu and share[1] < memory and share[2] < gpu
-    key[1] = with_cpu > quota[0] or with_memory > quota[1] or with_gpu > quota[2]
+def write_key(queues: Queues, queue: int, holds: IntArray, job: IntArray, key: FloatArray) -> None:
+    """The key (6,) of a queue that ``holds`` amounts (3,) and asks for ``job`` (3,): smaller is served first."""
+    exceeds_all, is_closed, most, most_before = True, False, 0.0, 0.0
+    for at in range(3):
+        exceeds_all = exceeds_all and queues.tree.share[queue][at] < holds[at]
+        is_closed = is_closed or (queues.closed[queue, at] and holds[at] + job[at] > 0)
+        most = max(most, used_part(queues, queue, at, holds[at] + job[at]))
+        most_before = max(most_before, used_part(queues, queue, at, holds[at]))
+    key[0] = exceeds_all
+    key[1] = not is_guaranteed(queues.tree, queue, holds, job)
     key[2] = queues.priority[queue]
-    key[3] = (closed[0] and with_cpu > 0) or (closed[1] and with_memory > 0) or (closed[2] and with_gpu > 0)
-    key[4] = dominant(queues, queue, with_cpu, with_memory, with_gpu)
-    key[5] = dominant(queues, queue, cpu, memory, gpu)
+    key[3] = is_closed
+    key[4] = most
+    key[5] = most_before
 
 
 @kernel
@@ -60,8 +59,7 @@ def look_again(queues: Queues, gangs: Gangs, queue: int) -> None:
             head = queues.head[child]
     queues.head[queue] = head
     if head != NONE:
-        held = queues.held[queue]
-        write_key(queues, queue, held[0], held[1], held[2], gangs.charge[head], queues.key[queue])
+        write_key(queues, queue, queues.held[queue], gangs.charge[head], queues.key[queue])
 
 
 @kernel
@@ -83,7 +81,7 @@ def look_at_path(queues: Queues, gangs: Gangs, leaf: int) -> None:
     queue = leaf
     while queue != NONE:
         look_again(queues, gangs, queue)
-        queue = queues.parent[queue]
+        queue = queues.tree.parent[queue]
 
 
 @kernel
@@ -97,7 +95,7 @@ def look_at_all(arrays: Arrays) -> None:
 @kernel
 def next_gang(queues: Queues) -> int:
     """The gang whose turn is next; `NONE`."""
-    roots = len(queues.parent)
+    roots = len(queues.tree.parent)
     best = best_of(queues, queues.first_child[roots], queues.first_child[roots + 1])
     head: int = queues.head[best] if best != NONE else NONE
     return head
@@ -106,10 +104,6 @@ def next_gang(queues: Queues) -> int:
 @kernel
 def pay(queues: Queues, leaf: int, charge: IntArray, sign: int, fixed: bool) -> None:
     """A leaf queue, and all above it, hold ``charge`` more (+1) or less (-1)."""
-    queue = leaf
-    while queue != NONE:
-        for at in range(3):
-            queues.held[queue, at] += sign * charge[at]
-            if fixed:
-                queues.fixed[queue, at] += sign * charge[at]
-        queue = queues.parent[queue]
+    add(queues.tree, queues.held, leaf, charge, sign)
+    if fixed:
+        add(queues.tree, queues.fixed, leaf, charge, sign)

@@ -19,6 +19,7 @@ from kai_solver.actions.board.arrays import (
     Units,
     Zones,
 )
+from kai_solver.fairness.kernels import Tree
 
 
 def smallest() -> Arrays:
@@ -48,9 +49,10 @@ def smallest() -> Arrays:
         ints(1) + OUT, ints(1), ints(1), ints(1), none, ints(1, 3), ints(1), flags(1), flags(1), ints(1),
         ints(1), ints(1),
     )  # fmt: skip
+    tree = Tree(none, ints(1), ints(1, 3), ints(1, 3), ints(1, 3), 1.0)
     queues = Queues(
-        none, np.array([0, 0, 1], dtype=np.int64), ints(1), np.array([0, 1], dtype=np.int64), ints(1), ints(1, 3),
-        ints(1, 3), ints(1, 3), ints(1, 3), floats(1, 3), flags(1, 3), ints(1), ints(1), ints(1, 3), ints(1, 3),
+        tree, np.array([0, 0, 1], dtype=np.int64), ints(1), np.array([0, 1], dtype=np.int64), ints(1), ints(1, 3),
+        floats(1, 3), flags(1, 3), ints(1), ints(1), ints(1, 3), ints(1, 3),
         ints(2), ints(1), ints(1), none, floats(1, 6), ints(1), ints(1),
     )  # fmt: skip
     units = Units(
@@ -65,4 +67,4 @@ def smallest() -> Arrays:
         flags(2), ints(2), ints(2), ints(WIDTH + 2), floats(WIDTH + 2), ints(WIDTH + 2), ints(2), flags(2),
         floats(2, 6), ints(1, 3),
     )  # fmt: skip
-    return Arrays(nodes, shapes, zones, domains, gangs, queues, units, record, scratch, 1.0, True, BOUNDLESS)
+    return Arrays(nodes, shapes, zones, domains, gangs, queues, units, record, scratch, True, BOUNDLESS)

@@ -33,10 +33,11 @@ from kai_solver.actions.board.arrays import (
     WISHING,
     Arrays,
 )
+from kai_solver.actions.board.hopeless import is_hopeless
 from kai_solver.actions.board.order import look_at_all, look_at_path, next_gang, pay
-from kai_solver.actions.board.rights import may_reclaim, open_queues, passes_cap, permits
+from kai_solver.actions.board.rights import LEAST, may_reclaim, open_queues, passes_cap, permits
 from kai_solver.actions.board.room import fits, place
-from kai_solver.actions.board.victims import is_hopeless, make_room, take_back
+from kai_solver.actions.board.victims import make_room, take_back
 from kai_solver.compiled import entry, kernel
 
 QUEUES_TRIED = 32
@@ -148,7 +149,7 @@ def may_yield(arrays: Arrays, gang: int, action: int) -> bool:
     if action == PREEMPT:
         return bool(not gangs.never_preempts[gang] and queues.yields[gangs.queue[gang]] < gangs.priority[gang])
     stamp = arrays.record.numbers[STAMP]
-    for queue in range(len(queues.parent)):
+    for queue in range(len(queues.tree.parent)):
         if queues.yields[queue] < BOUNDLESS and scratch.open_queue[queue] == stamp:
             return True
     return False
@@ -307,7 +308,7 @@ def reclaim(arrays: Arrays, gang: int) -> int:
     open_queues(arrays, gang)
     done = make_room(arrays, gang, RECLAIM, BOUNDLESS, False)
     tried, all_open = 0, numbers[STAMP]
-    for queue in range(len(queues.parent)):
+    for queue in range(len(queues.tree.parent)):
         if done != NONE or tried == QUEUES_TRIED:
             break
         is_leaf = queues.first_child[queue] == queues.first_child[queue + 1]
@@ -328,13 +329,13 @@ def reclaim(arrays: Arrays, gang: int) -> int:
 @kernel
 def may_give(arrays: Arrays, queue: int) -> bool:
     """Whether anything may be taken of a leaf queue, however little."""
-    return permits(arrays, arrays.scratch.victim_queue[queue], 1, 1, 1)
+    return permits(arrays, arrays.scratch.victim_queue[queue], LEAST)
 
 
 @kernel
 def close_spent(arrays: Arrays, stamp: int) -> None:
     """Close queues from which nothing may be taken, however little."""
     queues, scratch = arrays.queues, arrays.scratch
-    for queue in range(len(queues.parent)):
+    for queue in range(len(queues.tree.parent)):
         if scratch.open_queue[queue] == stamp and not may_give(arrays, queue):
             scratch.open_queue[queue] = 0

@@ -27,13 +27,13 @@ from kai_solver.actions.sharing.tables import (
     groups_of,
     maker,
     scratch_for,
-    tree_of,
     turns_of,
     write,
 )
 from kai_solver.actions.sharing.victims import Shared, VictimGroup, in_order, victims_of
 from kai_solver.compiled import uncompiled
 from kai_solver.fairness.kernels import Table
+from kai_solver.fairness.queue_tables import tree_of
 from kai_solver.planstate.outcome import Outcome
 from kai_solver.planstate.victims import VictimPool
 from kai_solver.problem.charges import Charge, sum_of
@@ -124,7 +124,10 @@ class _Sharing:
             end.receive(admission)
         make, turns = maker(), len(self.admissions)
         rows = groups_of(self.victims, dict.fromkeys((one.queue, one.group.able) for one in unordered), turns, make)
-        self._tables = tree_of(outcome.state.problem, make), turns_of(start, self.admissions, make), rows
+        problem = outcome.state.problem
+        multiplier = problem.policy.saturation_multiplier
+        queues = tree_of(problem.queues, problem.share, problem.allocatable, multiplier, make)
+        self._tables = queues, turns_of(start, self.admissions, make), rows
         self._scratch = scratch_for(self.tree.size, turns, len(self.victims), len(rows.leaf), make)
         self._start, self._end = ((make(one.allocated), make(one.fixed)) for one in (start, end))
         self._back, self._on = (go_back, go_on) if make is not list else (uncompiled(go_back), uncompiled(go_on))

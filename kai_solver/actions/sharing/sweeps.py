@@ -49,6 +49,7 @@ from kai_solver.fairness.kernels import (
     has_right,
     is_fair,
     is_guaranteed,
+    is_larger,
     kept,
     levelled,
     may_look_at,
@@ -234,8 +235,8 @@ def sum_levels(tree: Tree, s: Scratch, leaf: int, asked: Row, count: int) -> Non
 @kernel
 def permits(tree: Tree, s: Scratch, mine: int, theirs: int, asked: Row) -> bool:
     """Whether all able groups of one levelled queue may be taken beside those of the others."""
-    guaranteed = is_guaranteed(tree, s.held, mine, asked)
-    if not may_look_at(tree, s.held, theirs, asked, guaranteed):
+    guaranteed = is_guaranteed(tree, mine, s.held[mine], asked)
+    if not may_look_at(tree, theirs, s.held[theirs], asked, guaranteed):
         return False  # The queue is judged before any of these leave: to take fewer of them would not help.
     if s.top[theirs] == NONE:
         return True  # Nothing of it is tested.
@@ -252,15 +253,6 @@ def permits(tree: Tree, s: Scratch, mine: int, theirs: int, asked: Row) -> bool:
             note_saturated(tree, s, mine, theirs, ours, rest)
             return False
     return True
-
-
-@kernel
-def is_larger(one: Row, other: Row) -> bool:
-    """By GPUs, then memory, then CPU."""
-    for at in range(2, -1, -1):
-        if one[at] != other[at]:
-            return one[at] > other[at]
-    return False
 
 
 @kernel
@@ -411,8 +403,8 @@ def takes(tree: Tree, turns: Turns, groups: Groups, s: Scratch, turn: int, victi
     """Take a victim beside what is taken if rules 2, 3 and 4 allow it; else nothing changes."""
     asked, involved, before = turns.asked[turn], s.row[INVOLVED], s.row[BEFORE]
     mine, theirs = levelled(tree, turns.leaf[turn], groups.queue[victim])
-    guaranteed = is_guaranteed(tree, s.held, mine, asked)
-    if not may_look_at(tree, s.held, theirs, asked, guaranteed):
+    guaranteed = is_guaranteed(tree, mine, s.held[mine], asked)
+    if not may_look_at(tree, theirs, s.held[theirs], asked, guaranteed):
         return False
     for at in range(3):
         before[at] = involved[at]
@@ -466,5 +458,7 @@ def has_enough(tree: Tree, turns: Turns, groups: Groups, s: Scratch, turn: int, 
     """Whether the queue may still lose something, so that others of it may be allowed."""
     asked = turns.asked[turn]
     mine, theirs = levelled(tree, turns.leaf[turn], groups.queue[victim])
-    guaranteed = is_guaranteed(tree, s.held, mine, asked)
-    return may_look_at(tree, s.held, theirs, asked, guaranteed) and exceeds(tree, theirs, s.left[theirs], guaranteed)
+    guaranteed = is_guaranteed(tree, mine, s.held[mine], asked)
+    if not may_look_at(tree, theirs, s.held[theirs], asked, guaranteed):
+        return False
+    return exceeds(tree, theirs, s.left[theirs], guaranteed)

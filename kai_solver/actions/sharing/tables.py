@@ -1,17 +1,18 @@
 """What is shared out, as tables for kernels: arrays, or lists where nothing is compiled."""
 
-from collections.abc import Callable, Iterable, MutableSequence, Sequence
+from collections.abc import Iterable, MutableSequence, Sequence
 from typing import Any, Final, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from kai_solver import compiled
 from kai_solver.actions.reclaim_replay import ReclaimReplay
 from kai_solver.actions.sharing.victims import Victims
 from kai_solver.domain import Action
 from kai_solver.fairness.kernels import NONE, Holdings, Row, Table, Tree
+from kai_solver.fairness.queue_tables import Make
 from kai_solver.planstate.outcome import Admission
-from kai_solver.problem import Problem
 
 WAITS: Final = -1
 """A victim that no admission takes yet."""
@@ -60,7 +61,7 @@ class Groups(NamedTuple):
 
     leaf: Row
     able: Row
-    may: Sequence[Sequence[bool]]
+    may: Sequence[Sequence[bool]] | NDArray[np.bool_]
     first: Row
     victim: Row
     of: Row
@@ -138,10 +139,6 @@ class Scratch(NamedTuple):
     row: Holdings
 
 
-Make = Callable[[Any], Any]
-"""Makes a table of nested lists."""
-
-
 def _array(values: Any) -> Any:
     found = np.array(values)
     return found if found.dtype == np.bool_ else found.astype(np.int64)
@@ -165,20 +162,6 @@ def write(table: Any, values: Table) -> None:
         return
     for row, amounts in zip(table, values, strict=True):
         row[:] = amounts
-
-
-def tree_of(problem: Problem, make: Make) -> Tree:
-    """The queues."""
-    tree = problem.queues
-    depth = [len(path) - 1 for path in tree.path]
-    return Tree(
-        make(tree.parent.tolist()),
-        make(depth),
-        make(tree.quotas),
-        make(problem.allocatable),
-        make(problem.share),
-        max(1.0, problem.policy.saturation_multiplier),
-    )
 
 
 def turns_of(replay: ReclaimReplay, admissions: Sequence[Admission], make: Make) -> Turns:
@@ -210,7 +193,7 @@ def groups_of(
     return Groups(
         make([queue for queue, _ in known]),
         make([rows[able] for _, able in known]),
-        make(may.tolist()) if make is list else make(may),
+        may.tolist() if make is list else may,
         make(_ends(map(len, members))),
         make([victim for own in members for victim in own]),
         make(of),

@@ -41,20 +41,12 @@ from kai_solver.actions.board.arrays import (
     IntArray,
 )
 from kai_solver.actions.board.board import Board
+from kai_solver.actions.board.costs import cheapest_domain, domain_cost, estimate_domains, know_least, look_at_domain
+from kai_solver.actions.board.hopeless import is_hopeless
+from kai_solver.actions.board.leaving import bound_at, cost_at, suffices
 from kai_solver.actions.board.order import look_at_all, look_at_path, next_gang
 from kai_solver.actions.board.rights import may_reclaim, may_take, open_queues
 from kai_solver.actions.board.turns import begin_turns, has_way, has_whole, take_turns
-from kai_solver.actions.board.victims import (
-    bound_at,
-    cheapest_domain,
-    cost_at,
-    domain_cost,
-    estimate_domains,
-    is_hopeless,
-    know_least,
-    look_at_domain,
-    suffices,
-)
 from kai_solver.actions.gang_order import GangOrder
 from kai_solver.actions.room.node import NodeRoom
 from kai_solver.check import WASTE, check_plan
@@ -383,8 +375,8 @@ def test_turns_are_the_same_however_many_nodes_are_looked_at_first(
     begin_turns(scene.arrays)
     usual, other = deepcopy(scene.arrays), deepcopy(scene.arrays)
     take_turns(usual, action, 64, 0, False)
-    monkeypatch.setattr("kai_solver.actions.board.victims.FEW", few)
-    monkeypatch.setattr("kai_solver.actions.board.victims.MOST_WASTED", wasted)
+    monkeypatch.setattr("kai_solver.actions.board.costs.FEW", few)
+    monkeypatch.setattr("kai_solver.actions.board.costs.MOST_WASTED", wasted)
     take_turns(other, action, 64, 0, False)
     count = int(usual.record.numbers[TURNS])
     assert count
