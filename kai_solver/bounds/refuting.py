@@ -96,7 +96,8 @@ class Bounds:
     """All bounds on one problem; what they share is kept.
 
     ``holding``: by kind of the optional rule, which running pods keep a place. ``protections``: all that protects
-    running work. ``ever``: sets that block even on an empty cluster, by what was asked.
+    running work. ``ever``: sets that block even on an empty cluster, by what was asked. ``blocking``: by what may
+    matter, what blocked the last question of this kind.
     """
 
     def __init__(self, problem: Problem) -> None:
@@ -108,6 +109,7 @@ class Bounds:
         self.protections = PROTECTIONS.union(self.holding)
         self._admitting = frozenset((NODE_RULES, *(rule.kind for rule in problem.rules)))
         self.ever: dict[tuple[object, ...], tuple[Blocker, ...]] = {}
+        self.blocking: dict[tuple[str, ...], frozenset[str]] = {}
 
     def refute(self, demand: Demand, moment: Moment, dropped: frozenset[str] = NOTHING) -> Refuted | None:
         """What proves "no" with the rules and resources ``dropped`` not binding; None where nothing does."""

@@ -24,8 +24,11 @@ def suffices(conflicts: list[frozenset[str]], kept: frozenset[str]) -> bool:
     return any(conflict <= kept for conflict in conflicts)
 
 
+conflict_lists = st.lists(st.frozensets(st.sampled_from(NAMES), min_size=1, max_size=5), min_size=1, max_size=4)
+
+
 @pytest.mark.slow
-@given(conflicts=st.lists(st.frozensets(st.sampled_from(NAMES), min_size=1, max_size=5), min_size=1, max_size=4))
+@given(conflicts=conflict_lists)
 @settings(max_examples=300, deadline=None)
 def test_nothing_can_be_left_out_and_three_are_the_fewest(conflicts: list[frozenset[str]]) -> None:
     every = frozenset(NAMES)
@@ -38,6 +41,25 @@ def test_nothing_can_be_left_out_and_three_are_the_fewest(conflicts: list[frozen
     assert not any(suffices(conflicts, kept - {name}) for name in kept)
     smaller = [frozenset(found) for size in (1, 2) for found in combinations(NAMES, size) if size < len(kept)]
     assert not any(suffices(conflicts, found) for found in smaller)
+
+
+@given(conflicts=conflict_lists, likely=st.frozensets(st.sampled_from(NAMES)))
+@settings(max_examples=200, deadline=None)
+def test_what_blocked_another_question_changes_nothing_but_how_much_is_asked(
+    conflicts: list[frozenset[str]], likely: frozenset[str]
+) -> None:
+    every, asked = frozenset(NAMES), 0
+
+    def ask(dropped: frozenset[str]) -> Refuted | None:
+        nonlocal asked
+        asked += 1
+        return Refuted("count") if suffices(conflicts, every - dropped) else None
+
+    kept = _filter(ask, NAMES)
+    asked = 0
+    assert _filter(ask, NAMES, likely) == kept
+    if likely == kept and all(kept <= conflict for conflict in conflicts):
+        assert asked == len(kept) + 1
 
 
 def a_gang(name: str, queue: str, count: int, node: str = "") -> Gang:
