@@ -190,6 +190,9 @@ class Ledger:
         """False where ``pod`` has to wait on ``node`` although there is room for it now."""
         return True
 
+    def expect(self, pod: int, node: int, sign: int, /) -> None:
+        """A pod is about to start on ``node`` (+1), so others may rely on it; or that is no longer known (-1)."""
+
     def has_room_at_origin(self, pod: int, /) -> bool:
         """False where an evicted ``pod`` finds the node where it ran no longer as it left it."""
         return True

@@ -104,8 +104,48 @@ def _place(
     if pool is not None:
         for mover in movers:
             pool.note_places(mover.unit)
+    _start_in_company(state, fits, [allocation_unit for allocation_unit, _ in allocation_units])
     for allocation_unit, _ in allocation_units:
         start_together(state, allocation_unit)
+
+
+def _start_in_company(state: State, fits: FitTable, allocation_units: Sequence[AllocationUnit]) -> None:
+    """Let pods start that wait only for each other: a rule requires them beside one another, whichever comes first.
+
+    Nothing else would ever start them. All are bound in one cycle.
+    """
+    related = state.problem.related
+    waiting = [
+        unit
+        for unit in allocation_units
+        if not related.isdisjoint(unit.pods) and not all(state.places[pod].now for pod in unit.pods)
+    ]
+    while waiting:
+        late = _started(state, fits, [pod for unit in waiting for pod in unit.pods if not state.places[pod].now])
+        if not late:
+            return
+        waiting = [unit for unit in waiting if late.isdisjoint(unit.pods)]
+
+
+def _started(state: State, fits: FitTable, pods: Sequence[int]) -> set[int]:
+    """Let ``pods`` start if each may, given that all others do; else those that may not, and nothing is changed."""
+    mark, places = state.mark(), {pod: state.places[pod] for pod in pods}
+    for pod, place in places.items():
+        state.lift(pod)
+        _expect(state, pod, place.node, +1)
+    for pod, place in places.items():
+        _expect(state, pod, place.node, -1)
+        has_room = fits.counts(state.problem.pod_shape[pod])[0][place.node] > 0
+        state.put(pod, place.node, now=bool(has_room), wanted=place.devices, wanted_grants=place.grants)
+    late = {pod for pod in pods if not state.places[pod].now}
+    if late:
+        state.rollback(mark)
+    return late
+
+
+def _expect(state: State, pod: int, node: int, sign: int) -> None:
+    for rule in state.rules:
+        rule.expect(pod, node, sign)
 
 
 def _keep_spacing(state: State, joint: Joint) -> None:

@@ -217,6 +217,7 @@ class StageOptimizer:
     def _improve(self, outcome: Outcome, joint: Joint, parts: Sequence[_Part], rights: Rights) -> tuple[str, bool]:
         """Put what is better into effect, part after part; what was in the way at last, and whether anything is."""
         fault, starting = "", _starting(outcome)
+        is_disturbed = any(admission.units for admission in outcome.admissions)
         for part in parts:
             before = part.chosen
             for values in part.better:
@@ -228,7 +229,7 @@ class StageOptimizer:
                     if decision is None
                     else _apply(outcome, joint, decision, rights.takers, self.solver_client)
                 )
-                is_late = not fault and outcome.pool is None and _starting(outcome) < starting
+                is_late = not fault and not is_disturbed and _starting(outcome) < starting
                 if is_late:
                     outcome.state.rollback(mark)
                 if not fault and not is_late:

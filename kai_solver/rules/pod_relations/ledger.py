@@ -95,6 +95,13 @@ class PodRelations(Ledger):
             return False
         return self._certain is None or not one.constraints.affinity or self._certain.is_near(one, node)
 
+    def expect(self, pod: int, node: int, sign: int, /) -> None:
+        """Pods that start may rely on it."""
+        if self._certain is None or pod not in self._counted:
+            return
+        change = self._certain.place if sign > 0 else self._certain.remove
+        change(self._problem.pods[pod], node)
+
     def may_return(self, pod: int, /) -> bool:
         """True if even a new pod like it could come, and no pod requires it elsewhere."""
         if pod not in self._ruled:
