@@ -100,13 +100,18 @@ class Evidence:
         def paid(demand: Demand, dropped: frozenset[str]) -> Refuted | None:
             return ask(demand, dropped) if self.allowance.spend(cost) else None
 
-        if paid(self.demand, frozenset()) is None:
-            return ()
         names = tuple(_elements(self.bounds, self.demand, by_action=by_action))
-        known = self.bounds.blocking
-        kept = known[names] = _filter(partial(paid, self.demand), names, known.get(names, frozenset()))
-        dropped = frozenset(names) - kept
-        whole = ask(self.demand, dropped)
+        every, known = frozenset(names), self.bounds.blocking
+        enough = known.get(names, every)
+        whole = paid(self.demand, every - enough)
+        if whole is None and enough != every:
+            enough, whole = every, paid(self.demand, frozenset())
+        if whole is None:
+            return ()
+        kept = known[names] = _filter(partial(paid, self.demand), names, enough)
+        dropped = every - kept
+        if kept != enough:
+            whole = ask(self.demand, dropped)
         to_place = self._to_place() if by_action else self.demand.needed
         elements = []
         for name in filter(kept.__contains__, names):
@@ -190,17 +195,17 @@ def in_words_of_model(evidence: Evidence, name: str, to_place: Mapping[int, int]
 
 def smallest_part(ask: Callable[[frozenset[str]], object | None], names: Sequence[str]) -> list[str]:
     """Those of ``names`` that must hold for ``ask`` to say no, given what is dropped; as few as were found."""
-    kept = _filter(ask, names)
+    kept = _filter(ask, names, frozenset(names))
     return [name for name in names if name in kept]
 
 
 def _filter(
-    ask: Callable[[frozenset[str]], object | None], names: Sequence[str], likely: frozenset[str] = frozenset()
+    ask: Callable[[frozenset[str]], object | None], names: Sequence[str], enough: frozenset[str]
 ) -> frozenset[str]:
     """A smallest part of ``names`` that must hold for the bound to say no; of equals, one of those named first.
 
-    ``likely``: what blocked another question. It is asked first whether each of it is needed and all of it suffices,
-    since then no other part of ``names`` is as small: three questions in place of about nine.
+    ``enough``: a part that suffices, such as what blocked another question. If each of it is needed, no other part of
+    ``names`` is as small: two questions in place of about nine.
     """
     every = frozenset(names)
     failed: list[frozenset[str]] = []  # What does not suffice, no part of it does.
@@ -214,9 +219,8 @@ def _filter(
         failed.append(kept)
         return False
 
-    needs_others = any(suffices(every - {name}) for name in names if name in likely)
-    if likely and not needs_others and suffices(likely):
-        return likely
+    if enough != every and not any(suffices(every - {name}) for name in names if name in enough):
+        return enough
 
     kept = frozenset(_minimal(suffices, (), tuple(names), is_open=False))
     for size in range(1, min(len(kept), 3)):
