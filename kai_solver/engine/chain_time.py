@@ -50,12 +50,13 @@ class ChainTime:
         seconds = min(CHAINS_SHARE * left_s, left_s - kept_s)
         if kept_s and seconds > SHORT_CHAINS_S:  # In less they admit gangs by moves, which comes before questions.
             most = min(MOST_FOR_QUESTIONS * seconds, seconds - SHORT_CHAINS_S)
-            seconds -= min(_for_questions_s(outcome), most)
+            seconds -= min(self._time.here_s(_for_questions_s(outcome)), most)
         return seconds
 
     def _for_victims_s(self, outcome: Outcome, left_s: float) -> float:
         """Seconds of ``left_s`` that choosing victims and places again takes; 0 where it has no time anyway."""
-        seconds, most = CHOOSING_S * self._known.variables(outcome), MOST_FOR_VICTIMS * left_s
+        seconds = self._time.here_s(CHOOSING_S * self._known.variables(outcome))
+        most = MOST_FOR_VICTIMS * left_s
         return min(seconds, most) if HURRIED * seconds < most else 0.0
 
 

@@ -7,6 +7,7 @@ from math import inf
 from kai_solver.domain import SearchSpec
 from kai_solver.engine.progress import Progress
 from kai_solver.search.budget import SAFETY_S, promised_s
+from kai_solver.search.machine import slowness
 
 Clock = Callable[[], float]
 
@@ -144,6 +145,10 @@ class CycleTime:
     def keeps_promise(self, seconds: float) -> bool:
         """Whether a step of ``seconds``, and the plan after it, end by the time that was promised."""
         return self.is_exact or self.elapsed_s + seconds + self.kept_s <= promised_s(self.budget_s)
+
+    def here_s(self, seconds: float) -> float:
+        """What a step takes on this machine that takes so many ``seconds`` where that was measured."""
+        return seconds if self.is_exact else seconds * slowness()
 
     def left_until(self, end_s: float) -> Callable[[], float]:
         """Tells the seconds until then; without end in a deterministic cycle."""

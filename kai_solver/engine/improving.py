@@ -134,7 +134,7 @@ class Improver:
         """
         if not self._may_move_late(outcome):
             return False
-        return (1 - LATE_MOVES) * self.time.left_s >= HURRIED * CHOOSING_S * self.known.variables(outcome)
+        return (1 - LATE_MOVES) * self.time.left_s >= HURRIED * self._choosing_s(outcome)
 
     def _may_move_late(self, outcome: Outcome) -> bool:
         """Whether moves were left to chains, and gangs wait still."""
@@ -182,7 +182,10 @@ class Improver:
 
     def _has_time_to_price_again(self, outcome: Outcome) -> bool:
         """Whether victims and places can still be chosen after new prices."""
-        return self.time.is_exact or self.time.stages_s > AGAIN_PART * CHOOSING_S * self.known.variables(outcome)
+        return self.time.is_exact or self.time.stages_s > AGAIN_PART * self._choosing_s(outcome)
+
+    def _choosing_s(self, outcome: Outcome) -> float:
+        return self.time.here_s(CHOOSING_S * self.known.variables(outcome))
 
     def _refine(self, outcome: Outcome, child: SolverChild, *, asks_for_places: bool) -> Refined | None:
         """Ask for better victims and moves if anything is disturbed; for better places if these are priced."""

@@ -9,6 +9,7 @@ from kai_solver.model.build import Formulation
 from kai_solver.model.rows import Ints
 from kai_solver.model.spec import ModelSpec, SpecAnswer
 from kai_solver.search.budget import Budget
+from kai_solver.search.machine import slowness
 from kai_solver.search.parameters import Presolve, SolverParameters
 from kai_solver.search.session import Progress, SessionResult, Solver, StageObjective, solve_stages
 
@@ -46,11 +47,16 @@ class SolverClient:
         Where deterministic seconds are counted, what it takes to build is charged as if it were such seconds.
         """
         seconds = BUILD_S * variables
-        if self.is_out_of_time or self.budget.left_s < 2 * seconds:
+        is_counted = self.model.search.deterministic
+        if self.is_out_of_time or self.budget.left_s < 2 * seconds * (1.0 if is_counted else slowness()):
             return False
-        if self.model.search.deterministic:
+        if is_counted:
             self.budget.spent_s += seconds
         return True
+
+    def has_time_for(self, seconds: float) -> bool:
+        """Whether a step can end in the time that is left; ``seconds``: as it takes where that was measured."""
+        return self.model.search.deterministic or self.budget.left_s > seconds * slowness()
 
     def solve(
         self, spec: ModelSpec, seconds: float, *, gap: float = 0.0, presolve: Presolve | None = None

@@ -139,8 +139,8 @@ class VictimChoice:
     @staticmethod
     def is_for(solver_client: SolverClient, estimate: int) -> bool:
         """True for large cycles of models that have every rule, and time to build the model without nodes."""
-        search, families = solver_client.model.search, solver_client.model.families
-        has_time = search.deterministic or solver_client.budget.left_s > estimate * RESTRICTED_BUILD_S
+        families = solver_client.model.families
+        has_time = solver_client.has_time_for(estimate * RESTRICTED_BUILD_S)
         return estimate >= SMALLEST and set(FAMILIES) <= set(families) and has_time
 
     def __post_init__(self) -> None:
@@ -535,8 +535,7 @@ class VictimChoice:
 
     def _has_time_for(self, rounds: int) -> bool:
         client = self.solver_client
-        is_hurried = not client.model.search.deterministic and client.budget.left_s < rounds * self.estimate * ROUND_S
-        return not is_hurried and not client.is_out_of_time
+        return client.has_time_for(rounds * self.estimate * ROUND_S) and not client.is_out_of_time
 
     def _put(self, joint: Joint, decision: Decision, shared: Shared) -> str:
         """Put the decision into effect, with the takers that were found for its victims."""

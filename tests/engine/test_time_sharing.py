@@ -149,14 +149,19 @@ def test_prices_are_asked_for_before_chains_that_have_time_beside_them(
     assert ChainTime(cast("Any", time), cast("Any", None)).are_long(cast("Any", None)) is before
 
 
+@pytest.mark.parametrize("slowness", [0.5, 1.0, 2.0])
 @pytest.mark.parametrize(("left_s", "seconds"), [(2.0, 0.2), (4.0, 0.8), (100.0, 70.0)])
 def test_short_chains_leave_no_time_for_questions(
-    monkeypatch: pytest.MonkeyPatch, left_s: float, seconds: float
+    monkeypatch: pytest.MonkeyPatch, left_s: float, seconds: float, slowness: float
 ) -> None:
-    """Of what victims leave, 2 s or a tenth of the time at least, questions have most, but not of the first 0.2 s."""
-    monkeypatch.setattr(chain_time, "_for_questions_s", lambda _: 10.0)
-    known = SimpleNamespace(variables=lambda _: 2.0 / chain_time.CHOOSING_S)
-    chains = ChainTime(cast("Any", None), cast("Any", known))
+    """Of what victims leave, 2 s or a tenth of the time at least, questions have most, but not of the first 0.2 s.
+
+    What victims and questions take where that was measured, they take so many times here.
+    """
+    monkeypatch.setattr(chain_time, "_for_questions_s", lambda _: 10.0 / slowness)
+    known = SimpleNamespace(variables=lambda _: 2.0 / slowness / chain_time.CHOOSING_S)
+    time = SimpleNamespace(here_s=lambda seconds: seconds * slowness)
+    chains = ChainTime(cast("Any", time), cast("Any", known))
     assert chains.search_s(cast("Any", None), left_s) == pytest.approx(seconds)
 
 

@@ -1,0 +1,52 @@
+"""Estimates of steps follow how fast the machine is; deterministic cycles do not look at it."""
+
+from dataclasses import replace
+from typing import Any, cast
+
+import pytest
+
+from kai_solver.engine import cycle_time
+from kai_solver.engine.cycle_time import CycleTime
+from kai_solver.modelfiles import load_model
+from kai_solver.search import machine, solver_client
+from kai_solver.search.budget import Budget
+from kai_solver.search.solver_client import BUILD_S, SolverClient
+
+MODEL = load_model("default")
+EXACT = replace(MODEL, search=replace(MODEL.search, deterministic=True))
+
+
+def a_client(model: Any, seconds: float) -> SolverClient:
+    return SolverClient(model, cast("Any", None), Budget(seconds, lambda: 0.0, 0.0, model.search.deterministic))
+
+
+def test_it_is_measured_once_and_kept_within_bounds(monkeypatch: pytest.MonkeyPatch) -> None:
+    found = []
+    for seconds, expected in ((1e-9, machine.LEAST), (machine.WORK_S * 1.5, 1.5), (9.0, machine.MOST)):
+        machine.slowness.cache_clear()
+        monkeypatch.setattr(machine, "_timed", lambda seconds=seconds: seconds)
+        found.append((machine.slowness(), expected))
+        monkeypatch.setattr(machine, "_timed", lambda: 0.0)
+        assert machine.slowness() == found[-1][0]
+    machine.slowness.cache_clear()
+    assert all(slowness == pytest.approx(expected) for slowness, expected in found)
+
+
+@pytest.mark.parametrize("slowness", [0.5, 2.0])
+def test_a_step_begins_if_it_can_end_on_this_machine(monkeypatch: pytest.MonkeyPatch, slowness: float) -> None:
+    monkeypatch.setattr(solver_client, "slowness", lambda: slowness)
+    client = a_client(MODEL, 1.0)
+    assert client.has_time_for(0.9 / slowness)
+    assert not client.has_time_for(1.1 / slowness)
+    assert client.may_build(round(0.49 / BUILD_S / slowness))
+    assert not client.may_build(round(0.51 / BUILD_S / slowness))
+
+
+def test_a_deterministic_cycle_counts_the_same_on_every_machine(monkeypatch: pytest.MonkeyPatch) -> None:
+    for module in (solver_client, cycle_time):
+        monkeypatch.setattr(module, "slowness", lambda: 2.0)
+    assert a_client(EXACT, 1.0).has_time_for(100.0)
+    assert a_client(EXACT, 1.0).may_build(round(0.49 / BUILD_S))
+    assert not a_client(EXACT, 1.0).may_build(round(0.51 / BUILD_S))
+    assert CycleTime(EXACT.search, 1.0).here_s(0.3) == 0.3
+    assert CycleTime(MODEL.search, 1.0).here_s(0.3) == 0.6
