@@ -6,7 +6,15 @@ from kai_solver.check.columns import stays
 from kai_solver.check.scene import Scene, destination, is_immediate
 from kai_solver.check.violation import Violation
 from kai_solver.domain import Bind, Constraints, Move, Pod, Requirement
-from kai_solver.predicates import Placed, SpreadDomains, clashes_with_pods, fits_node, kept_off, labels_match
+from kai_solver.predicates import (
+    Placed,
+    SpreadDomains,
+    clashes_with_pods,
+    fits_node,
+    is_attracted,
+    kept_off,
+    labels_match,
+)
 
 
 def judge_placement(scene: Scene) -> Iterator[Violation]:
@@ -31,6 +39,7 @@ class Neighbours:
     """Which pods are beside which when the plan is done, as far as a rule is about that.
 
     Pods that start at once must also get on with those that are still leaving, as far as ports and anti-affinity go.
+    And those that they require must run and stay, or start as well.
     Where no rule is (``minded`` is False) nothing is tested.
     """
 
@@ -44,7 +53,8 @@ class Neighbours:
         come = [Placed(arrival.pod, arrival.node) for arrival in scene.come]
         kept = [Placed(holder.pod, scene.nodes[holder.pod.node]) for holder in held if stays(holder.pod, leaving)]
         gone = [Placed(holder.pod, scene.nodes[holder.pod.node]) for holder in held if not stays(holder.pod, leaving)]
-        self._placed = {"later": [*kept, *come], "leaving": gone}
+        starting = [Placed(a.pod, a.node) for a in scene.come if is_immediate(a.entry)]
+        self._placed = {"later": [*kept, *come], "start": [*kept, *starting], "leaving": gone}
         self._bearers = {
             name: [placed for placed in pods if placed.pod.constraints.anti_affinity]
             for name, pods in self._placed.items()
@@ -61,7 +71,11 @@ class Neighbours:
             text = clashes_with_pods(pod, node, others, self._scene.snapshot.nodes, self._domains)
             if text is not None:
                 return text
-        return kept_off(pod, node, self._others(pod, "leaving")) if is_immediate(entry) else None
+        if not is_immediate(entry):
+            return None
+        if pod.constraints.affinity and not is_attracted(pod, node, self._others(pod, "start")):
+            return "pods that it requires beside it do not start with it"
+        return kept_off(pod, node, self._others(pod, "leaving"))
 
     def _others(self, pod: Pod, moment: str) -> list[Placed]:
         others = {placed.pod.key: placed for placed in self._choose(pod, moment)}

@@ -10,7 +10,6 @@ from typing import IO
 import structlog
 
 from kai_solver import compiled
-from kai_solver.compiled.linking import forget_linking
 from kai_solver.controller.process import give_code_back, give_heap_back
 
 COMMAND = (sys.executable, "-P", "-m", "kai_solver.compiled")
@@ -86,7 +85,6 @@ class Compiling:
         self._is_over = True
         self._report(is_loaded)
         if is_loaded:
-            forget_linking()
             give_code_back("libllvmlite")
             give_heap_back()
             seconds = time.monotonic() - self._began_s if self._process is not None else 0.0

@@ -22,7 +22,8 @@ from kai_solver.engine.prices import Prices
 from kai_solver.engine.progress import FaultReporter, OnSlow
 from kai_solver.engine.proving import PART_OF_ACTIONS, has_unknown, prove
 from kai_solver.engine.stages import measured_stages
-from kai_solver.errors.barrier import caught
+from kai_solver.errors.barrier import barrier, caught
+from kai_solver.placement.placing import wait_for_company
 from kai_solver.planstate.outcome import Outcome
 from kai_solver.problem import Problem
 from kai_solver.search.admission import MaxGpuAdmission
@@ -103,6 +104,8 @@ class Decider:
         except Exception as error:
             why = caught("deciding", "moves off nodes to be drained", error)
             failed.append(f"an unexpected error, so no pod leaves a node to be drained: {why}")
+        with barrier("deciding", "pods that wait for those that they require"):
+            wait_for_company(outcome.state, [admission.allocation_unit for admission in outcome.admissions])
         errors = tuple(dict.fromkeys([*failed, *asking.errors]))
         for said in errors:
             self.faults.report(said)

@@ -9,6 +9,8 @@ from kai_solver.fairness.tree import QueueTree
 
 Make = Callable[[Any], Any]
 """Makes an array of numbers or nested lists, or keeps the lists."""
+NO_ROWS = ((0, 0, 0),)
+"""For a cluster without queues: kernels are compiled for tables, and never look at this one."""
 
 
 def tree_of(queues: QueueTree, share: Table, allocatable: Table, multiplier: float, make: Make) -> Tree:
@@ -16,8 +18,8 @@ def tree_of(queues: QueueTree, share: Table, allocatable: Table, multiplier: flo
     return Tree(
         make(queues.parent.tolist()),
         make([len(path) - 1 for path in queues.path]),
-        make(queues.quotas),
-        make(allocatable),
-        make(share),
-        max(1.0, multiplier),
+        make(queues.quotas or NO_ROWS),
+        make(allocatable or NO_ROWS),
+        make(share or NO_ROWS),
+        float(max(1.0, multiplier)),
     )

@@ -352,9 +352,42 @@ def start_together(state: State, allocation_unit: AllocationUnit) -> None:
         allocation_unit.is_core or _minimum_runs(state, allocation_unit)
     ):
         return
-    for pod in allocation_unit.pods:
-        if places[pod].now:
-            node = places[pod].node
+    _wait(state, allocation_unit)
+
+
+def wait_for_company(state: State, allocation_units: Sequence[AllocationUnit]) -> None:
+    """Let those wait of which a pod would start without one that it requires beside it: that leaves, or waits itself.
+
+    It did not when the pod got its place: others came, left or were given other places since.
+    """
+    pods = state.problem.pods
+    if not any(shape.constraints.affinity for shape in state.problem.shapes.shapes):
+        return
+    mark = state.mark()
+    relying = [unit for unit in allocation_units if any(pods[pod].constraints.affinity for pod in unit.pods)]
+    try:
+        lonely = relying
+        while lonely:
+            for unit in allocation_units:
+                start_together(state, unit)
+            lonely = [unit for unit in relying if not _may_rely(state, unit)]
+            for unit in lonely:
+                _wait(state, unit)
+    except Exception:
+        state.rollback(mark)
+        raise
+
+
+def _may_rely(state: State, unit: AllocationUnit) -> bool:
+    starting = [(pod, state.places[pod].node) for pod in unit.pods if state.places[pod].now]
+    return all(rule.may_rely(pod, node) for pod, node in starting for rule in state.rules)
+
+
+def _wait(state: State, unit: AllocationUnit) -> None:
+    """Let no pod of ``unit`` start at once."""
+    for pod in unit.pods:
+        if state.places[pod].now:
+            node = state.places[pod].node
             state.lift(pod)
             state.put(pod, node, now=False)
 

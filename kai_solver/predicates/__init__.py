@@ -10,7 +10,7 @@ from kai_solver.predicates.nodes import (
     domain_codes,
     label_value,
 )
-from kai_solver.predicates.plain import Placed, SpreadDomains, clashes_with_pods, fits_node, kept_off
+from kai_solver.predicates.plain import Placed, SpreadDomains, clashes_with_pods, fits_node, is_attracted, kept_off
 from kai_solver.predicates.pods import PodSelector, SelectorIndex, of_spread, of_term, selectors_of, wished_selectors_of
 
 __all__ = [
@@ -26,6 +26,7 @@ __all__ = [
     "clashes_with_pods",
     "domain_codes",
     "fits_node",
+    "is_attracted",
     "kept_off",
     "label_value",
     "labels_match",

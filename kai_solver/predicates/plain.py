@@ -118,7 +118,7 @@ def clashes_with_pods(
             return "node(s) didn't match pod topology spread constraints"
     if text := kept_off(pod, node, placed):
         return text
-    return None if _attracted(pod, node, placed) else "node(s) didn't match pod affinity rules"
+    return None if is_attracted(pod, node, placed) else "node(s) didn't match pod affinity rules"
 
 
 def kept_off(pod: Pod, node: Node, others: Iterable[Placed]) -> str | None:
@@ -177,7 +177,8 @@ def _repels(owner: Placed, pod: Pod, node: Node) -> bool:
     return any(term.topology_key in shared and _selects(term, owner.pod, pod) for term in terms)
 
 
-def _attracted(pod: Pod, node: Node, placed: list[Placed]) -> bool:
+def is_attracted(pod: Pod, node: Node, placed: Sequence[Placed]) -> bool:
+    """Whether those ``placed``, ``pod`` left out, are where it requires them; or it is the first of its kind."""
     terms = pod.constraints.affinity
     peers = [other for other in placed if all(_selects(term, pod, other.pod) for term in terms)]
     if not peers and all(_selects(term, pod, pod) for term in terms):

@@ -193,6 +193,10 @@ class Ledger:
     def expect(self, pod: int, node: int, sign: int, /) -> None:
         """A pod is about to start on ``node`` (+1), so others may rely on it; or that is no longer known (-1)."""
 
+    def may_rely(self, pod: int, node: int, /) -> bool:
+        """False where ``pod``, which starts on ``node``, relied on a pod that leaves or waits after all."""
+        return True
+
     def has_room_at_origin(self, pod: int, /) -> bool:
         """False where an evicted ``pod`` finds the node where it ran no longer as it left it."""
         return True

@@ -104,40 +104,49 @@ def _place(
     if pool is not None:
         for mover in movers:
             pool.note_places(mover.unit)
-    _start_in_company(state, fits, [allocation_unit for allocation_unit, _ in allocation_units])
-    for allocation_unit, _ in allocation_units:
-        start_together(state, allocation_unit)
+    units = [allocation_unit for allocation_unit, _ in allocation_units]
+    for unit in units:
+        start_together(state, unit)
+    _start_in_company(state, fits, units)
 
 
-def _start_in_company(state: State, fits: FitTable, allocation_units: Sequence[AllocationUnit]) -> None:
-    """Let pods start that wait only for each other: a rule requires them beside one another, whichever comes first.
+def _start_in_company(state: State, fits: FitTable, units: Sequence[AllocationUnit]) -> None:
+    """Let units start that wait only for each other: a rule requires their pods beside one another.
 
     Nothing else would ever start them. All are bound in one cycle.
     """
-    related = state.problem.related
+    pods = state.problem.pods
     waiting = [
         unit
-        for unit in allocation_units
-        if not related.isdisjoint(unit.pods) and not all(state.places[pod].now for pod in unit.pods)
+        for unit in units
+        if not state.places[unit.pods[0]].now and any(pods[pod].constraints.affinity for pod in unit.pods)
     ]
     while waiting:
-        late = _started(state, fits, [pod for unit in waiting for pod in unit.pods if not state.places[pod].now])
+        late = _started(state, fits, [pod for unit in waiting for pod in unit.pods])
         if not late:
-            return
+            break
         waiting = [unit for unit in waiting if late.isdisjoint(unit.pods)]
+    for unit in waiting:
+        start_together(state, unit)
 
 
 def _started(state: State, fits: FitTable, pods: Sequence[int]) -> set[int]:
-    """Let ``pods`` start if each may, given that all others do; else those that may not, and nothing is changed."""
-    mark, places = state.mark(), {pod: state.places[pod] for pod in pods}
-    for pod, place in places.items():
-        state.lift(pod)
-        _expect(state, pod, place.node, +1)
-    for pod, place in places.items():
-        _expect(state, pod, place.node, -1)
-        has_room = fits.counts(state.problem.pod_shape[pod])[0][place.node] > 0
-        state.put(pod, place.node, now=bool(has_room), wanted=place.devices, wanted_grants=place.grants)
-    late = {pod for pod in pods if not state.places[pod].now}
+    """Let ``pods`` start if each may, given that all others do; else which may not, and all is as it was."""
+    mark, places, expected = state.mark(), {pod: state.places[pod] for pod in pods}, dict[int, int]()
+    try:
+        for pod, place in places.items():
+            state.lift(pod)
+            _expect(state, pod, place.node, +1)
+            expected[pod] = place.node
+        for pod, place in places.items():
+            _expect(state, pod, expected.pop(pod), -1)
+            has_room = fits.counts(state.problem.pod_shape[pod])[0][place.node] > 0
+            state.put(pod, place.node, now=bool(has_room), wanted=place.devices, wanted_grants=place.grants)
+        late = {pod for pod in pods if not state.places[pod].now}
+    except InternalError:  # What is free now is not enough for all of them, though it is later.
+        late = set(pods)
+    for pod, node in expected.items():
+        _expect(state, pod, node, -1)
     if late:
         state.rollback(mark)
     return late

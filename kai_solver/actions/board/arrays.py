@@ -425,8 +425,7 @@ class Scratch(NamedTuple):
 class Arrays(NamedTuple):
     """All of the above.
 
-    ``may_move``: whether victims may go elsewhere. ``most_moved``: units that
-    consolidation may move for one gang.
+    ``may_move``: whether victims may go elsewhere. ``most_moved``: units that consolidation may move for one gang.
     """
 
     nodes: Nodes

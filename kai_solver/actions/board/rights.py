@@ -1,4 +1,4 @@
-"""What queues allow: limits, quotas, and what reclaim may take (the rules are those of `fairness.kernels`)."""
+"""What queues allow: limits, quotas, and what reclaim may take (the rules are those of `fairness.reclaim`)."""
 
 from typing import Final
 

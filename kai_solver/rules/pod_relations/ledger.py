@@ -102,6 +102,16 @@ class PodRelations(Ledger):
         change = self._certain.place if sign > 0 else self._certain.remove
         change(self._problem.pods[pod], node)
 
+    def may_rely(self, pod: int, node: int, /) -> bool:
+        """True where the pods that ``pod`` requires run, or start as well."""
+        one = self._problem.pods[pod]
+        if self._certain is None or not one.constraints.affinity:
+            return True
+        self._certain.remove(one, node)
+        is_near = self._certain.is_near(one, node)
+        self._certain.place(one, node)
+        return is_near
+
     def may_return(self, pod: int, /) -> bool:
         """True if even a new pod like it could come, and no pod requires it elsewhere."""
         if pod not in self._ruled:
