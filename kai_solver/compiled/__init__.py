@@ -9,7 +9,7 @@ the modules that they have constants of: what was compiled from other text is ne
 CPU, since the file may come with an image that was built on another machine: 20,000 tries of chains on openb's urgent
 gangs took 11.0 to 12.7 s of CPU with it, and 17.6 to 17.8 s with code for the machine itself, an AMD EPYC with AVX-512
 (2026-11-23). ``kai-solver compile`` makes the file (130 to 210 s of CPU, 3.9 MB; 2026-11-30). A cycle only reads it
-(0.4 s, 143 MiB with numba and LLVM), and decides by the uncompiled functions where it is not there.
+(0.4 s, 138 MiB with numba and LLVM), and decides by the uncompiled functions where it is not there.
 """
 
 import functools
@@ -250,7 +250,7 @@ def _parts(result: Any) -> tuple[Any, ...]:
 
     That is a note on types, which names folders; and LLVM's code, by which other functions could be compiled with it.
     Only the name by which Python calls it is looked up there. With all of it the file had 10.9 MB, and reading it took
-    0.7 s and not 0.4, and 46 MiB more memory (2026-11-30).
+    0.7 s and not 0.4, and 50 MiB more memory (2026-11-30).
     """
     library, described, environment, signature, is_object_mode, lifted, _note, *rest = result._reduce()  # noqa: SLF001
     name, kind, (machine_code, _llvm_code) = library
