@@ -223,7 +223,7 @@ class StageOptimizer:
             for values in part.better:
                 part.chosen = values
                 decision = _together(parts)
-                mark = outcome.state.mark()
+                mark, admissions = outcome.state.mark(), outcome.admissions
                 fault = (
                     "a part of the model has no plan"
                     if decision is None
@@ -232,6 +232,7 @@ class StageOptimizer:
                 is_late = not fault and not is_disturbed and _starting(outcome) < starting
                 if is_late:
                     outcome.state.rollback(mark)
+                    outcome.replace_admissions(admissions)
                 if not fault and not is_late:
                     break
                 part.chosen = before
