@@ -1,8 +1,9 @@
 """Pods that a rule wants elsewhere move: off nodes that are to be drained (docs/placement.md#maintenance).
 
 They move last, once every gang that waits has what it gets in this cycle, and take only room that is left over. So no
-other gang loses anything, and neither questions nor stages have to know of them. A gang moves by its eviction units:
-surplus pod by pod, of its core all pods that have to leave, or none; where its pods must lie together, more of it.
+other gang loses anything, and neither questions nor stages have to know of them. Only what requires such a pod beside
+it waits until that runs again. A gang moves by its eviction units: surplus pod by pod, of its core all pods that have
+to leave, or none; where its pods must lie together, more of it.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence

@@ -15,6 +15,7 @@ from kai_solver.engine.first import FirstPlan, as_if_ended
 from kai_solver.engine.plan_maker import PlanMaker
 from kai_solver.engine.progress import FaultReporter, OnSlow
 from kai_solver.engine.retreat import NO_GANGS, RETREATS, blame, refused, retreat_note
+from kai_solver.placement.placing import wait_for_company
 from kai_solver.planstate.outcome import Outcome
 from kai_solver.problem import Memo, Problem, build_problem
 from kai_solver.search.child import SolverChild
@@ -89,7 +90,10 @@ class Run:
         actions = self.model.actions
 
         def first_plan(outcome: Outcome) -> Plan | None:
+            mark = outcome.state.mark()
+            wait_for_company(outcome.state, [admission.allocation_unit for admission in outcome.admissions])
             plan = maker.plan(problem, Decided(as_if_ended(outcome, actions), None, ()), in_full=False)
+            outcome.state.rollback(mark)
             return plan if all(violation.rule in WASTE for violation in maker.check(plan)) else None
 
         return Decider(

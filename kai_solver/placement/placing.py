@@ -360,22 +360,27 @@ def wait_for_company(state: State, allocation_units: Sequence[AllocationUnit]) -
 
     It did not when the pod got its place: others came, left or were given other places since.
     """
-    pods = state.problem.pods
     if not any(shape.constraints.affinity for shape in state.problem.shapes.shapes):
         return
-    mark = state.mark()
-    relying = [unit for unit in allocation_units if any(pods[pod].constraints.affinity for pod in unit.pods)]
+    mark, changed = state.mark(), {unit.gang for unit in allocation_units if _is_relying(state, unit)}
+    placed = [unit for unit in allocation_units if unit.pods[0] in state.places]
+    relying = [unit for unit in placed if unit.gang in changed]
     try:
-        lonely = relying
-        while lonely:
-            for unit in allocation_units:
-                start_together(state, unit)
+        while changed:
+            for unit in placed:
+                if unit.gang in changed:
+                    start_together(state, unit)
             lonely = [unit for unit in relying if not _may_rely(state, unit)]
             for unit in lonely:
                 _wait(state, unit)
+            changed = {unit.gang for unit in lonely}
     except Exception:
         state.rollback(mark)
         raise
+
+
+def _is_relying(state: State, unit: AllocationUnit) -> bool:
+    return any(state.problem.pods[pod].constraints.affinity for pod in unit.pods)
 
 
 def _may_rely(state: State, unit: AllocationUnit) -> bool:
@@ -386,10 +391,10 @@ def _may_rely(state: State, unit: AllocationUnit) -> bool:
 def _wait(state: State, unit: AllocationUnit) -> None:
     """Let no pod of ``unit`` start at once."""
     for pod in unit.pods:
-        if state.places[pod].now:
-            node = state.places[pod].node
+        place = state.places[pod]
+        if place.now:
             state.lift(pod)
-            state.put(pod, node, now=False)
+            state.put(pod, place.node, now=False, wanted=place.devices, wanted_grants=place.grants)
 
 
 def _minimum_runs(state: State, allocation_unit: AllocationUnit) -> bool:

@@ -133,6 +133,7 @@ def _start_in_company(state: State, fits: FitTable, units: Sequence[AllocationUn
 def _started(state: State, fits: FitTable, pods: Sequence[int]) -> set[int]:
     """Let ``pods`` start if each may, given that all others do; else which may not, and all is as it was."""
     mark, places, expected = state.mark(), {pod: state.places[pod] for pod in pods}, dict[int, int]()
+    late = set[int]()
     try:
         for pod, place in places.items():
             state.lift(pod)
@@ -141,12 +142,14 @@ def _started(state: State, fits: FitTable, pods: Sequence[int]) -> set[int]:
         for pod, place in places.items():
             _expect(state, pod, expected.pop(pod), -1)
             has_room = fits.counts(state.problem.pod_shape[pod])[0][place.node] > 0
+            late = {pod}
             state.put(pod, place.node, now=bool(has_room), wanted=place.devices, wanted_grants=place.grants)
         late = {pod for pod in pods if not state.places[pod].now}
-    except InternalError:  # What is free now is not enough for all of them, though it is later.
-        late = set(pods)
-    for pod, node in expected.items():
-        _expect(state, pod, node, -1)
+    except InternalError:  # What is free now is not enough for this one beside the others, though it is later.
+        pass
+    finally:
+        for pod, node in expected.items():
+            _expect(state, pod, node, -1)
     if late:
         state.rollback(mark)
     return late

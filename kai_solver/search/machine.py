@@ -5,8 +5,9 @@ choosing places. What they take was measured per variable, on one machine. Anoth
 much: then steps for which there is time would be left out, or a cycle would end late.
 """
 
-import functools
 import time
+from collections import deque
+from statistics import median
 
 import numpy as np
 
@@ -15,13 +16,24 @@ WORK_S = 3.5e-4
 took there, and the benchmark's calibration 11 ms in place of 18 (2026-11-30; in the week before 13 to 28 ms)."""
 LEAST, MOST = 0.5, 2.0
 """Bounds of `slowness`: a short loop says no more about steps of a second."""
-_TRIES = 7
+AGAIN_S = 0.5
+"""Seconds after which it is measured once more, in 1 ms. Of 15 processes on a busy machine, three that measured it once
+for all found 1.6 to 3 times of what the others did (2026-12-01)."""
+_TRIES, _AT_FIRST, _KEPT = 3, 3, 9
+
+_measured: deque[float] = deque(maxlen=_KEPT)
+_measured_at_s = float("-inf")
 
 
-@functools.cache
 def slowness() -> float:
-    """Seconds that a step takes here, for each that it takes on that machine; measured once in a process, in 5 ms."""
-    return min(MOST, max(LEAST, min(_timed() for _ in range(_TRIES)) / WORK_S))
+    """Seconds that a step takes here, for each that it takes on that machine: the median of the newest measurements."""
+    global _measured_at_s
+    now_s = time.monotonic()
+    if now_s - _measured_at_s >= AGAIN_S:
+        for _ in range(1 if _measured else _AT_FIRST):
+            _measured.append(min(_timed() for _ in range(_TRIES)) / WORK_S)
+        _measured_at_s = now_s
+    return min(MOST, max(LEAST, median(_measured)))
 
 
 def _timed() -> float:
