@@ -55,9 +55,8 @@ class ChainTime:
 
     def _for_victims_s(self, outcome: Outcome, left_s: float) -> float:
         """Seconds of ``left_s`` that choosing victims and places again takes; 0 where it has no time anyway."""
-        seconds = self._time.here_s(CHOOSING_S * self._known.variables(outcome))
-        most = MOST_FOR_VICTIMS * left_s
-        return min(seconds, most) if HURRIED * seconds < most else 0.0
+        seconds, most = CHOOSING_S * self._known.variables(outcome), MOST_FOR_VICTIMS * left_s
+        return min(self._time.here_s(seconds), most) if HURRIED * seconds < most else 0.0
 
 
 def _for_questions_s(outcome: Outcome) -> float:

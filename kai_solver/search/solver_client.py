@@ -47,10 +47,9 @@ class SolverClient:
         Where deterministic seconds are counted, what it takes to build is charged as if it were such seconds.
         """
         seconds = BUILD_S * variables
-        is_counted = self.model.search.deterministic
-        if self.is_out_of_time or self.budget.left_s < 2 * seconds * (1.0 if is_counted else slowness()):
+        if self.is_out_of_time or self.budget.left_s < 2 * seconds:
             return False
-        if is_counted:
+        if self.model.search.deterministic:
             self.budget.spent_s += seconds
         return True
 

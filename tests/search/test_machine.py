@@ -11,7 +11,7 @@ from kai_solver.engine.cycle_time import CycleTime
 from kai_solver.modelfiles import load_model
 from kai_solver.search import machine, solver_client
 from kai_solver.search.budget import Budget
-from kai_solver.search.solver_client import BUILD_S, SolverClient
+from kai_solver.search.solver_client import SolverClient
 
 MODEL = load_model("default")
 EXACT = replace(MODEL, search=replace(MODEL.search, deterministic=True))
@@ -42,15 +42,11 @@ def test_a_step_begins_if_it_can_end_on_this_machine(monkeypatch: pytest.MonkeyP
     client = a_client(MODEL, 1.0)
     assert client.has_time_for(0.9 / slowness)
     assert not client.has_time_for(1.1 / slowness)
-    assert client.may_build(round(0.49 / BUILD_S / slowness))
-    assert not client.may_build(round(0.51 / BUILD_S / slowness))
 
 
 def test_a_deterministic_cycle_counts_the_same_on_every_machine(monkeypatch: pytest.MonkeyPatch) -> None:
     for module in (solver_client, cycle_time):
         monkeypatch.setattr(module, "slowness", lambda: 2.0)
     assert a_client(EXACT, 1.0).has_time_for(100.0)
-    assert a_client(EXACT, 1.0).may_build(round(0.49 / BUILD_S))
-    assert not a_client(EXACT, 1.0).may_build(round(0.51 / BUILD_S))
     assert CycleTime(EXACT.search, 1.0).here_s(0.3) == 0.3
     assert CycleTime(MODEL.search, 1.0).here_s(0.3) == 0.6

@@ -72,8 +72,11 @@ def metric(replica: Replica, name: str) -> float:
 def test_20_a_server_that_hangs_while_gangs_bind_is_waited_for(
     make_cluster: Make, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """SIGSTOP for 40 seconds: the lead is lost, nothing is half done for long, and the same process goes on."""
-    cluster = make_cluster(partly_s=AWAY_S + 40, may_leave=lambda found: True)
+    """SIGSTOP for 40 seconds: the lead is lost, nothing is half done for long, and the same process goes on.
+
+    With four control planes on two cores a gang was whole again 40.3 s after that (2026-12-01), alone within 5 s.
+    """
+    cluster = make_cluster(partly_s=AWAY_S + 60, may_leave=lambda found: True)
     replica, rule = began_to_bind(cluster)
     process = replica.component.process
     try:
