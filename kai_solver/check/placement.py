@@ -53,8 +53,8 @@ class Neighbours:
         come = [Placed(arrival.pod, arrival.node) for arrival in scene.come]
         kept = [Placed(holder.pod, scene.nodes[holder.pod.node]) for holder in held if stays(holder.pod, leaving)]
         gone = [Placed(holder.pod, scene.nodes[holder.pod.node]) for holder in held if not stays(holder.pod, leaving)]
-        starting = [Placed(a.pod, a.node) for a in scene.come if is_immediate(a.entry)]
-        self._placed = {"later": [*kept, *come], "start": [*kept, *starting], "leaving": gone}
+        self._placed = {"later": [*kept, *come], "leaving": gone}
+        self._waiting = {arrival.pod.key for arrival in scene.come if not is_immediate(arrival.entry)}
         self._bearers = {
             name: [placed for placed in pods if placed.pod.constraints.anti_affinity]
             for name, pods in self._placed.items()
@@ -73,7 +73,8 @@ class Neighbours:
                 return text
         if not is_immediate(entry):
             return None
-        if pod.constraints.affinity and not is_attracted(pod, node, self._others(pod, "start")):
+        starting = [other for other in others if other.pod.key not in self._waiting]
+        if pod.constraints.affinity and not is_attracted(pod, node, starting):
             return "pods that it requires beside it do not start with it"
         return kept_off(pod, node, self._others(pod, "leaving"))
 

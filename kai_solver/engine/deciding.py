@@ -105,7 +105,7 @@ class Decider:
             why = caught("deciding", "moves off nodes to be drained", error)
             failed.append(f"an unexpected error, so no pod leaves a node to be drained: {why}")
         with barrier("deciding", "pods that wait for those that they require"):
-            wait_for_company(outcome.state, [admission.allocation_unit for admission in outcome.admissions])
+            wait_for_company(outcome)
         errors = tuple(dict.fromkeys([*failed, *asking.errors]))
         for said in errors:
             self.faults.report(said)

@@ -91,7 +91,7 @@ class Run:
 
         def first_plan(outcome: Outcome) -> Plan | None:
             mark = outcome.state.mark()
-            wait_for_company(outcome.state, [admission.allocation_unit for admission in outcome.admissions])
+            wait_for_company(outcome)
             plan = maker.plan(problem, Decided(as_if_ended(outcome, actions), None, ()), in_full=False)
             outcome.state.rollback(mark)
             return plan if all(violation.rule in WASTE for violation in maker.check(plan)) else None

@@ -12,6 +12,7 @@ from kai_solver.placement.node_caps import NodeCaps
 from kai_solver.planstate.allocation_units import AllocationUnit, AllocationUnits, Part
 from kai_solver.planstate.gang_states import GangState
 from kai_solver.planstate.origins import is_at_origin
+from kai_solver.planstate.outcome import Outcome
 from kai_solver.planstate.state import State
 from kai_solver.problem import GangShape, Leaf, TreeNode
 from kai_solver.problem.charges import sum_of
@@ -355,16 +356,19 @@ def start_together(state: State, allocation_unit: AllocationUnit) -> None:
     _wait(state, allocation_unit)
 
 
-def wait_for_company(state: State, allocation_units: Sequence[AllocationUnit]) -> None:
-    """Let those wait of which a pod would start without one that it requires beside it: that leaves, or waits itself.
+def wait_for_company(outcome: Outcome) -> None:
+    """Let admitted units wait of which a pod would start without one that it requires beside it.
 
-    It did not when the pod got its place: others came, left or were given other places since.
+    That one leaves, or waits itself. It did not when the pod got its place: others came, left or were given other
+    places since.
     """
+    state = outcome.state
     if not any(shape.constraints.affinity for shape in state.problem.shapes.shapes):
         return
-    mark, changed = state.mark(), {unit.gang for unit in allocation_units if _is_relying(state, unit)}
-    placed = [unit for unit in allocation_units if unit.pods[0] in state.places]
-    relying = [unit for unit in placed if unit.gang in changed]
+    units = [admission.allocation_unit for admission in outcome.admissions]
+    placed = [unit for unit in units if unit.pods[0] in state.places]
+    relying = [unit for unit in placed if is_relying(state, unit)]
+    mark, changed = state.mark(), {unit.gang for unit in relying}
     try:
         while changed:
             for unit in placed:
@@ -379,7 +383,8 @@ def wait_for_company(state: State, allocation_units: Sequence[AllocationUnit]) -
         raise
 
 
-def _is_relying(state: State, unit: AllocationUnit) -> bool:
+def is_relying(state: State, unit: AllocationUnit) -> bool:
+    """Whether a rule requires others beside some pod of ``unit``."""
     return any(state.problem.pods[pod].constraints.affinity for pod in unit.pods)
 
 

@@ -11,7 +11,7 @@ from kai_solver.errors import InternalError
 from kai_solver.model.decode import Decision
 from kai_solver.model.joint import Joint
 from kai_solver.placement.fit import FitTable
-from kai_solver.placement.placing import start_together
+from kai_solver.placement.placing import is_relying, start_together
 from kai_solver.planstate.allocation_units import AllocationUnit
 from kai_solver.planstate.state import State
 from kai_solver.planstate.victims import VictimPool
@@ -115,12 +115,7 @@ def _start_in_company(state: State, fits: FitTable, units: Sequence[AllocationUn
 
     Nothing else would ever start them. All are bound in one cycle.
     """
-    pods = state.problem.pods
-    waiting = [
-        unit
-        for unit in units
-        if not state.places[unit.pods[0]].now and any(pods[pod].constraints.affinity for pod in unit.pods)
-    ]
+    waiting = [unit for unit in units if not state.places[unit.pods[0]].now and is_relying(state, unit)]
     while waiting:
         late = _started(state, fits, [pod for unit in waiting for pod in unit.pods])
         if not late:

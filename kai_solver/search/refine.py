@@ -176,7 +176,7 @@ class StageOptimizer:
 
     def _has_time_for(self, variables: int) -> bool:
         """Whether the whole model can be built in the time that is left."""
-        return self.model.search.deterministic or self.solver_client.budget.left_s > variables * BUILD_S
+        return self.solver_client.has_time_for(variables * BUILD_S, follows=False)
 
     def _is_of_ours(self) -> bool:
         """Whether all rules and stages are known here: one of the user's may tie together what shares nothing else."""

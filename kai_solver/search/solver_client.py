@@ -53,9 +53,12 @@ class SolverClient:
             self.budget.spent_s += seconds
         return True
 
-    def has_time_for(self, seconds: float) -> bool:
-        """Whether a step can end in the time that is left; ``seconds``: as it takes where that was measured."""
-        return self.model.search.deterministic or self.budget.left_s > seconds * slowness()
+    def has_time_for(self, seconds: float, *, follows: bool = True) -> bool:
+        """Whether a step can end in the time that is left.
+
+        ``seconds``: as it takes where that was measured. ``follows``: it takes more or less as this machine does.
+        """
+        return self.model.search.deterministic or self.budget.left_s > seconds * (slowness() if follows else 1.0)
 
     def solve(
         self, spec: ModelSpec, seconds: float, *, gap: float = 0.0, presolve: Presolve | None = None

@@ -142,9 +142,8 @@ class VictimChoice:
     @staticmethod
     def is_for(solver_client: SolverClient, estimate: int) -> bool:
         """True for large cycles of models that have every rule, and time to build the model without nodes."""
-        families, seconds = solver_client.model.families, estimate * RESTRICTED_BUILD_S
-        is_exact, left_s = solver_client.model.search.deterministic, solver_client.budget.left_s
-        has_time = solver_client.has_time_for(seconds) if estimate <= FOLLOWING else is_exact or left_s > seconds
+        families = solver_client.model.families
+        has_time = solver_client.has_time_for(estimate * RESTRICTED_BUILD_S, follows=estimate <= FOLLOWING)
         return estimate >= SMALLEST and set(FAMILIES) <= set(families) and has_time
 
     def __post_init__(self) -> None:
