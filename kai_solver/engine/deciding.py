@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from kai_solver import compiled
 from kai_solver.actions import Actions
 from kai_solver.actions.draining import move_away
+from kai_solver.actions.paces import UntilLate
 from kai_solver.bounds import Bounds
 from kai_solver.domain import Action, SolverModel, Stage
 from kai_solver.engine.asking import Asking
@@ -85,8 +86,19 @@ class Decider:
         prices = Prices(model, time, known, self.faults)
         floor, refined, links = Floor(outcome), None, None
         try:
-            improver = Improver(model, time, asking, known, prices, by_chains, leaves_moves, self.faults)
-            refined, links = improver.improve(outcome)
+            improver = Improver(
+                model,
+                time,
+                asking,
+                known,
+                prices,
+                by_chains,
+                leaves_moves,
+                lambda end_s: self._run_actions(model.actions, asking, left_out, end_s),
+                self.faults,
+            )
+            improved = improver.improve(outcome)
+            outcome, refined, links = improved.outcome, improved.refined, improved.links
         except Exception as error:
             failed.append(stage_failed(error))
             floor.restore()
@@ -117,7 +129,11 @@ class Decider:
             if seconds > SHARE * self.time.budget_s:
                 on_slow(self.problem.gangs[gang].gang.key, seconds)
 
-    def _run_actions(self, kinds: Sequence[Action], asking: Asking, left_out: frozenset[str]) -> Outcome:
+    def _run_actions(
+        self, kinds: Sequence[Action], asking: Asking, left_out: frozenset[str], end_s: float | None = None
+    ) -> Outcome:
+        """Run actions in their pace, or all of them until ``end_s``."""
+        time = self.time
         admitter, child = None, asking.child
         if child is not None and self.model.admission == "max-gpus":
             admitter = MaxGpuAdmission(asking.client(child, self.time.questions_s / 2))
@@ -125,7 +141,7 @@ class Decider:
             self.problem,
             kinds,
             asking.oracle(UNASKED if child is None else UNKNOWN),
-            Pace(self.time),
+            Pace(time) if end_s is None else UntilLate(lambda: time.should_stop() or time.is_past(end_s)),
             admission=self.model.admission,
             admitter=admitter,
             left_out=left_out,

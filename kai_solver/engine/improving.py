@@ -1,5 +1,6 @@
 """What the solver makes of the greedy's outcome: chains, victims and places, gangs without an answer, links."""
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from kai_solver.actions import consolidate_late
@@ -7,7 +8,7 @@ from kai_solver.actions.sparing import spare
 from kai_solver.chains.course import Course
 from kai_solver.domain import SolverModel, Stage
 from kai_solver.engine.asking import Asking
-from kai_solver.engine.chain_time import CHOOSING_S, HURRIED, ChainTime
+from kai_solver.engine.chain_time import CHOOSING_S, HURRIED, MOST_FOR_VICTIMS, ChainTime
 from kai_solver.engine.chains import LEAST_BUILDS, Chains, after_moves, refuse_moves
 from kai_solver.engine.cycle_time import CycleTime
 from kai_solver.engine.floor import Floor
@@ -15,7 +16,7 @@ from kai_solver.engine.known import Known, disturbs, places
 from kai_solver.engine.prices import Prices
 from kai_solver.engine.progress import FaultReporter
 from kai_solver.engine.proving import has_unknown
-from kai_solver.errors.barrier import caught
+from kai_solver.errors.barrier import barrier, caught
 from kai_solver.planstate.allocation_units import AllocationUnit
 from kai_solver.planstate.outcome import Outcome
 from kai_solver.search.child import SolverChild
@@ -43,9 +44,22 @@ LATE_MOVES, LATER_MOVES = 0.5, 0.25
 one of 71 random clusters of 100 to 300 nodes with rules between pods, only `greedy-only` had served one of them
 (2026-11-29)."""
 
+ALL_ACTIONS, MOST_FOR_ALL_ACTIONS = 2.0, 0.5
+"""Seconds that all actions take, for each second that they took without consolidation; the most part of the time left
+that they may take."""
+
 LINKS_PART = 0.5
 """Most of the time left for victims and places that is kept for links, which come last. In the models here, their stage
 has 2% of the budget."""
+
+
+@dataclass(frozen=True, slots=True)
+class Improved:
+    """The outcome that is better, what was proven of its stages, and the stage of links."""
+
+    outcome: Outcome
+    refined: Refined | None
+    links: Stage | None
 
 
 @dataclass(slots=True)
@@ -56,6 +70,8 @@ class Improver:
     ----------
     by_chains, leaves_moves
         Whether chains are searched, and whether consolidation was left to them.
+    all_actions
+        Runs the actions anew until then, consolidation among them.
     faults
         Where a step that failed, and was undone, is reported.
     """
@@ -67,26 +83,27 @@ class Improver:
     prices: Prices
     by_chains: bool
     leaves_moves: bool
+    all_actions: Callable[[float], Outcome]
     faults: FaultReporter
     chain_time: ChainTime = field(init=False)
 
     def __post_init__(self) -> None:
         self.chain_time = ChainTime(self.time, self.known)
 
-    def improve(self, outcome: Outcome) -> tuple[Refined | None, Stage | None]:
-        """Change ``outcome``; what was proven of its stages, and the stage of links.
+    def improve(self, outcome: Outcome) -> Improved:
+        """Change ``outcome``, or take the one of all actions in its place.
 
         The prices of what is admitted are found in the solver's process while victims and places are. Where all gangs
         run and none has left or moved for them, only links are left to choose.
         """
         if outcome.state.problem.outlook is None and not disturbs(outcome) and not outcome.waiting:
             spare(outcome)
-            return None, self._link(outcome)
+            return Improved(outcome, None, self._link(outcome))
         child, time = self.asking.child, self.time
         is_priced = child is not None and places(outcome) >= PRICED_FROM and not self.known.is_least(outcome)
         if child is not None and is_priced and self.chain_time.are_long(outcome):
             self.prices.begin(outcome, child, PRICING_PART)
-        self._chain(outcome)
+        outcome = self._chain(outcome)
         are_moves_first = self._are_moves_first(outcome)
         if are_moves_first:
             self._consolidate_late(outcome, LATE_MOVES)
@@ -105,14 +122,43 @@ class Improver:
             again = self._choose(outcome, is_priced=is_priced)
             refined = refined if again is None else again.after(refined)
         spare(outcome)
-        return refined, self._link(outcome)
+        return Improved(outcome, refined, self._link(outcome))
 
     # -- chains and moves --------------------------------------------------------------------------------------------
 
-    def _chain(self, outcome: Outcome) -> None:
-        """On large clusters: admit by moves and swaps, and let less work leave."""
+    def _chain(self, outcome: Outcome) -> Outcome:
+        """On large clusters: admit by moves and swaps, and let less work leave.
+
+        Where no gang comes in, the actions may serve more with consolidation in its place among them.
+        """
+        if self._search_chains(outcome) or not self._may_move_late(outcome) or not has_unknown(outcome):
+            return outcome
+        other = None
+        with barrier("deciding", "all actions once more"):
+            other = self._run_all_actions(outcome)
+        if other is None or len(other.waiting) >= len(outcome.waiting):
+            return outcome
+        self._search_chains(other)
+        return other
+
+    def _run_all_actions(self, outcome: Outcome) -> Outcome | None:
+        """The outcome of all actions; None where there is no time for them, or none would be left for victims."""
+        time, left_s = self.time, self.time.left_s
+        hurried_s, seconds = HURRIED * self._choosing_s(outcome), MOST_FOR_ALL_ACTIONS * left_s
+        if hurried_s < MOST_FOR_VICTIMS * left_s:
+            seconds = min(seconds, left_s - hurried_s)
+        if self._are_moves_limited or outcome.stopped or time.should_stop():
+            return None
+        if seconds < ALL_ACTIONS * time.spent_s["greedy"]:
+            return None
+        other = self.all_actions(time.clock() + seconds)
+        time.phase("all-actions")
+        return None if other.stopped else other
+
+    def _search_chains(self, outcome: Outcome) -> int:
+        """Change ``outcome`` by chains; how many gangs came in."""
         if not self.by_chains or self.known.is_least(outcome):
-            return
+            return 0
         time, effect = self.time, None
         left_s = self.chain_time.left_s(outcome)
         end_s = time.clock() + left_s
@@ -125,6 +171,7 @@ class Improver:
         time.phase("chains")
         if effect is not None:
             time.say(f"chains: {effect.admitted} gangs admitted, {effect.changed} of {effect.wanted} changes")
+        return 0 if effect is None else effect.admitted
 
     def _are_moves_first(self, outcome: Outcome) -> bool:
         """Whether time is left for victims and places after late moves, if there are any.
@@ -140,21 +187,25 @@ class Improver:
         """Whether moves were left to chains, and gangs wait still."""
         return self.leaves_moves and bool(outcome.waiting)
 
+    @property
+    def _are_moves_limited(self) -> bool:
+        """Whether a cycle may move only so many pods: chains have counted theirs, and actions count none."""
+        return not self.model.moves.per_cycle == self.model.moves.per_gang == UNLIMITED
+
     def _consolidate_late(self, outcome: Outcome, part: float) -> None:
         """Where moves were left to chains: consolidate for gangs that wait still, which chains may know no moves for.
 
-        Chains know no rules between pods. Not where the moves of a cycle are limited: chains have counted theirs.
+        Chains know no rules between pods. Not where the moves of a cycle are limited.
         """
         if not self._may_move_late(outcome):
             return
         time, actions = self.time, self.model.actions
-        is_limited = not self.model.moves.per_cycle == self.model.moves.per_gang == UNLIMITED
         end_s = time.clock() + part * time.left_s
 
         def is_late() -> bool:
             return time.should_stop() or time.clock() >= end_s
 
-        if not is_limited and not is_late():
+        if not self._are_moves_limited and not is_late():
             floor = Floor(outcome)
             try:
                 consolidate_late(outcome, self.asking.oracle(), is_late, after_moves(actions))

@@ -11,7 +11,7 @@ from kai_solver.engine import Engine, cycle, improving
 from kai_solver.engine.progress import Progress
 from kai_solver.modelfiles import load_model
 from tests.engine.conftest import START_S
-from tests.support.builders import a_cluster, a_gang, a_node, a_queue
+from tests.support.builders import a_cluster, a_gang, a_node, a_queue, only_on
 
 MODEL = load_model("default")
 
@@ -33,11 +33,13 @@ def crowded() -> Snapshot:
     return a_cluster(nodes, [*running, *waiting], [a_queue("q")], policy=policy)
 
 
-def planned(model: SolverModel, **more: Any) -> tuple[Plan, list[str]]:
+def planned(model: SolverModel, snapshot: Snapshot | None = None, **more: Any) -> tuple[Plan, list[str]]:
     faults: list[str] = []
     with Engine(model) as engine:
         engine.wait(START_S)
-        plan = engine.cycle(crowded(), budget_s=20.0, on_fault=lambda fault: faults.append(fault.error), **more)
+        plan = engine.cycle(
+            snapshot or crowded(), budget_s=20.0, on_fault=lambda fault: faults.append(fault.error), **more
+        )
     return plan, faults
 
 
@@ -46,6 +48,31 @@ def test_a_gang_that_chains_leave_is_consolidated_for(monkeypatch: pytest.Monkey
     plan, faults = planned(MODEL)
     assert {action for _, action in plan.admitted} == {Action.CONSOLIDATION}
     assert len(plan.admitted) == 2
+    assert not faults
+
+
+def contested() -> Snapshot:
+    """Each of two gangs may evict ``low``, but ``wide`` also runs where one other pod moves; ``pinned`` does not.
+
+    ``wide`` comes first. Where it evicts, nothing is left for ``pinned``.
+    """
+    nodes = [a_node(f"n{node}", 4, labels={"node": f"n{node}"}) for node in range(8)]
+    low = a_gang("low", gpus=4, on="n0", priority=40)
+    running = [a_gang(f"run-{node}", gpus=2, on=f"n{node}", priority=80) for node in (1, 2)]
+    full = [a_gang(f"full-{node}", gpus=4, on=f"n{node}", preemptible=False) for node in range(3, 8)]
+    wide = a_gang("wide", gpus=4, priority=70)
+    pinned = a_gang("pinned", gpus=4, priority=60, each={"constraints": only_on("node", "n0")})
+    return a_cluster(nodes, [low, *running, *full, wide, pinned], [a_queue("q")])
+
+
+def test_where_no_chain_serves_a_gang_all_actions_may(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("kai_solver.engine.chains.describe", lambda *_, **__: None)
+    monkeypatch.setattr(improving.Improver, "_ask_open", lambda *_: None)
+    plan, faults = planned(MODEL, contested())
+    assert {(gang.split("/")[-1], action) for gang, action in plan.admitted} == {
+        ("wide", Action.CONSOLIDATION),
+        ("pinned", Action.PREEMPT),
+    }
     assert not faults
 
 
