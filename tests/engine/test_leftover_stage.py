@@ -189,3 +189,26 @@ def test_without_gpus_nothing_is_priced() -> None:
     plan = cycle(snapshot, replace(exact(), search=replace(exact().search, enabled=False)))
     assert [bind.node for bind in plan.binds] == ["n"]
     assert [stage.name for stage in plan.stages][-1] == "nodes-opened"
+
+
+def test_a_place_where_more_is_left_over_is_worth_no_delay(engine: Engine) -> None:
+    """``new`` starts where the GPUs beside it fit no usual pod of four: on ``small``, another pod still holds two."""
+    nodes = [
+        {"name": "big", "gpus": 4, "cpu": 16},
+        {"name": "small", "gpus": 2, "cpu": 16},
+        {"name": "other", "gpus": 4, "cpu": 4},
+    ]
+    gangs: list[Document] = [
+        {"name": "leaving", "pods": [{"gpus": 2, "cpu": 4, "node": "small", "status": "Releasing"}]},
+        {"name": "usual", "pods": [{"gpus": 4, "cpu": 4}]},
+        {"name": "new", "pods": [{"gpus": 2, "cpu": 4}]},
+    ]
+    gangs = [{"queue": "team", "priority": 100, **gang} for gang in gangs]
+    document = {"format": "kai-solver/v1", "nodes": nodes, "queues": [{"name": "team", "quota": 100}], "gangs": gangs}
+    plan = engine.cycle(snapshot_from_native(document))
+    assert {(bind.gang, bind.node, bind.nominated) for bind in plan.binds} == {
+        ("default/usual", "big", False),
+        ("default/new", "other", False),
+    }
+    (stage,) = (stage for stage in plan.stages if stage.name == "worth-lost")
+    assert stage.value > stage.bound
