@@ -5,6 +5,8 @@ victims and then places victims and new pods in their order, by node score (docs
 that works with the victims that the stages chose, its places are taken: packed or spread as the policy says.
 """
 
+from collections import Counter
+
 from kai_solver.actions.caps import within_limits
 from kai_solver.domain import Action
 from kai_solver.placement.fit import FitTable
@@ -25,10 +27,10 @@ MOST_PODS = 1000
 def reseat(outcome: Outcome) -> None:
     """Place moved units again, and the allocation units for which others were disturbed, oldest first.
 
-    Nothing changes where one of them finds no place, where a pod would move that stays now (units move whole or in
-    part), where more of the wholly free nodes would be opened than now (or more worth taken from usual pods, where the
-    model prices what is left over), where a queue would pass its limit, or where a pod that keeps its place would lose
-    a peer that it requires, or get one that it excludes.
+    Nothing changes where one of them finds no place, where more pods of a unit would move than now, where more of the
+    wholly free nodes would be opened than now (or more worth taken from usual pods, where the model prices what is left
+    over), where a queue would pass its limit, or where a pod that keeps its place would lose a peer that it requires,
+    or get one that it excludes.
     Allocation units that disturb nothing keep what they have: most of it can be bound at once.
     """
     pool, state = outcome.pool, outcome.state
@@ -36,15 +38,21 @@ def reseat(outcome: Outcome) -> None:
         return
     moved = [unit.index for unit in pool.units if pool.is_moved(unit.index)]
     comers = [a for a in outcome.admissions if a.action is not Action.ALLOCATE]
-    mark, opened, lost, elsewhere = state.mark(), len(opened_nodes(state)), _lost(state), set(moved_pods(state))
+    mark, opened, lost, elsewhere = state.mark(), len(opened_nodes(state)), _lost(state), _moves(state, pool, moved)
     for pod in [*(p for u in moved for p in pool.units[u].pods), *(p for a in comers for p in a.allocation_unit.pods)]:
         state.lift(pod)
     is_done = _seat(state, pool, moved, comers) and _within_limits(state, pool, moved)
     is_worse = not is_done or len(opened_nodes(state)) > opened or _lost(state) > lost
-    if is_worse or not elsewhere.issuperset(moved_pods(state)) or not state.keeps_rules():
+    if is_worse or not _moves(state, pool, moved) <= elsewhere or not state.keeps_rules():
         state.rollback(mark)
     for unit in moved:
         pool.note_places(unit)
+
+
+def _moves(state: State, pool: VictimPool, units: list[int]) -> Counter[int]:
+    """By unit, how many of its pods get another place: some of those that were to move find their own again."""
+    elsewhere = set(moved_pods(state))
+    return Counter({unit: len(elsewhere.intersection(pool.units[unit].pods)) for unit in units})
 
 
 def _lost(state: State) -> int:
