@@ -1,4 +1,4 @@
-"""Pods that a rule wants elsewhere move: off nodes that are to be drained (docs/placement.md#maintenance).
+"""Pods that a rule wants elsewhere move: off nodes that are to be drained (docs/operating.md#maintenance).
 
 They move last, once every gang that waits has what it gets in this cycle, and take only room that is left over. So no
 other gang loses anything, and neither questions nor stages have to know of them. Only what requires such a pod beside

@@ -48,7 +48,7 @@ def _has_to_leave(scene: Scene, move: Move) -> bool:
 
 
 def lead_s(scene: Scene, pod: Pod) -> float:
-    """Seconds before a drain from which on pods like ``pod`` leave the node (docs/placement.md#maintenance)."""
+    """Seconds before a drain from which on pods like ``pod`` leave the node (docs/operating.md#maintenance)."""
     return pod.grace_s + scene.snapshot.policy.drain_lead_s
 
 

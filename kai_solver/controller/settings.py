@@ -61,11 +61,18 @@ class Leadership(_Part):
     name: str = Field(
         default="", description="Name of the Lease. Empty: kai-solver-<scheduler_name>, and the node pool's name."
     )
-    live: Seconds = Field(default=15.0, description="Another replica takes the lead after this time without renewal.")
-    renew: Seconds = Field(
-        default=10.0, description="A leader that cannot renew for this time writes nothing until it leads again."
+    live: Seconds = Field(
+        default=15.0,
+        description="Another replica takes the lead after this time without renewal (Kubernetes: leaseDuration).",
     )
-    retry: Seconds = Field(default=2.0, description="Time between attempts to get or renew the Lease.")
+    renew: Seconds = Field(
+        default=10.0,
+        description="A leader that cannot renew for this time writes nothing until it leads again"
+        " (Kubernetes: renewDeadline).",
+    )
+    retry: Seconds = Field(
+        default=2.0, description="Time between attempts to get or renew the Lease (Kubernetes: retryPeriod)."
+    )
 
     @model_validator(mode="after")
     def _in_order(self) -> Self:
@@ -409,11 +416,7 @@ class ControllerSettings(BaseSettings):
     )
     period: Seconds = Field(
         default=1.0,
-        description=(
-            "Least time from the start of one cycle to the start of the next. While pods wait for places that others"
-            " leave, cycles take at most half of the time, and an evicted pod that leaves starts a cycle only if it is"
-            " the last one that a gang waits for. Otherwise a cycle follows within 5 seconds."
-        ),
+        description="Least time between the starts of two cycles.",
     )
     settle: Seconds = Field(
         default=0.05,

@@ -51,7 +51,7 @@ class Policy:
         A pod that is deleted for longer holds its place, and nothing waits for it (docs/kai-behaviour.md#pod-states).
     drain_lead_s
         How long before a node is drained work that must leave it is moved, beside the time that its pods take to end
-        (docs/placement.md#maintenance; KAI has no such rule).
+        (docs/operating.md#maintenance; KAI has no such rule).
     disabled_actions
         Actions that never run, whatever the model names (docs/kai-behaviour.md#shard).
     """

@@ -1,4 +1,4 @@
-"""Maintenance in annotations: when nodes are drained, and how long pods run (docs/placement.md#maintenance)."""
+"""Maintenance in annotations: when nodes are drained, and how long pods run (docs/operating.md#maintenance)."""
 
 from collections.abc import Mapping
 

@@ -1,7 +1,7 @@
 """Victims: the joint model without nodes, to find what leaves and a bound on its cost.
 
 Moves cost nothing in the stages about evictions, so a mover that is kept is only demand that must be placed somewhere
-(docs/how-a-cycle-decides.md#large-cycles: decide, then place). With ``keep[u]`` for all units that may be evicted,
+(docs/large-clusters.md#large-cycles: decide, then place). With ``keep[u]`` for all units that may be evicted,
 ``place[s, g]`` pods of shape s on site g (nodes folded, `model.sites`) and ``lie[k, d]`` owners of kind k (shape, pods,
 level) in domain d::
 

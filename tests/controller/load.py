@@ -266,7 +266,7 @@ class Result:
 
     @property
     def problems(self) -> list[str]:
-        """What is worse than promised (docs/controller.md)."""
+        """What is worse than promised (docs/security.md#slow-clients)."""
         found = list(self.loaded.failures[:5])
         found += [f"{self.more_mib:.0f} MiB more"] if self.more_mib > MOST_MIB else []
         p99_s = percentile(self.loaded.reviews_s, 0.99)

@@ -211,5 +211,5 @@ def test_metrics_that_are_named_exist(file: Path) -> None:
 
 @pytest.mark.parametrize("name", sorted(reference.TABLES))
 def test_tables_in_the_documentation_are_those_of_the_code(name: str) -> None:
-    _, table, _ = reference.between(reference.PAGE.read_text(), name)
+    _, table, _ = reference.between(reference.page(name).read_text(), name)
     assert table == reference.TABLES[name](), "python -m tests.support.reference writes it anew"

@@ -1,4 +1,4 @@
-"""Tables of docs/controller.md that are written from the code: settings and metrics.
+"""Tables of docs/settings.md and docs/metrics.md, which are written from the code.
 
 ``python -m tests.support.reference`` writes them again; tests/project compares.
 """
@@ -16,7 +16,6 @@ from kai_solver.controller.settings import ControllerSettings
 from kai_solver.metrics import Metrics
 
 ROOT = Path(__file__).parents[2]
-PAGE = ROOT / "docs" / "controller.md"
 _TYPES: dict[Any, str] = {Counter: "counter", Gauge: "gauge", Histogram: "histogram"}
 
 
@@ -88,6 +87,11 @@ def _used() -> set[str]:
 TABLES = {"settings": settings_table, "metrics": metrics_table}
 
 
+def page(name: str) -> Path:
+    """The page with the table of this name."""
+    return ROOT / "docs" / f"{name}.md"
+
+
 def between(text: str, name: str) -> tuple[str, str, str]:
     """A page before, in and after the table of this name."""
     begin, end = f"<!-- {name}: begin -->\n\n", f"\n\n<!-- {name}: end -->"
@@ -99,11 +103,9 @@ def between(text: str, name: str) -> tuple[str, str, str]:
 
 def main() -> None:
     """Write both tables again."""
-    text = PAGE.read_text()
     for name, table in TABLES.items():
-        before, _, after = between(text, name)
-        text = before + table() + after
-    PAGE.write_text(text)
+        before, _, after = between(page(name).read_text(), name)
+        page(name).write_text(before + table() + after)
 
 
 if __name__ == "__main__":

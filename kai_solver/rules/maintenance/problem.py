@@ -1,7 +1,7 @@
 """Which nodes are to be drained, and when; which of them are closed to a shape is said by its constraints.
 
 What each pod says is written before there is a problem (`problem/maintenance.py`). KAI has no such rule;
-docs/placement.md#maintenance.
+docs/operating.md#maintenance.
 """
 
 import numpy as np

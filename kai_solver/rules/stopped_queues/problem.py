@@ -1,6 +1,6 @@
 """Which queues are stopped. The setting of a queue is ``hold`` or ``drain``; it counts for all queues below it, too.
 
-It is what Kueue calls stopPolicy (Hold, HoldAndDrain). KAI has nothing like it; docs/fair-share.md#hold.
+It is what Kueue calls stopPolicy (Hold, HoldAndDrain). KAI has nothing like it; docs/operating.md#hold.
 """
 
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""Caps per user within a queue: at most so many GPUs or pods, by a label of pods (docs/fair-share.md)."""
+"""Caps per user within a queue: at most so many GPUs or pods, by a label of pods (docs/operating.md#user-caps)."""
 
 from collections.abc import Callable, Sequence
 

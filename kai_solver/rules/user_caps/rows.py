@@ -5,7 +5,7 @@ With g the group of one user in one queue and below, per resource (GPUs, pods)::
     sum_{arrivals a} need[a, g] admit[a]  -  sum_{movers m} has[m, g] out[m]  <=  most[g] - held[g]
 
 ``held`` is what all pods hold that run when the cycle begins. A cap that is passed already forbids that more comes, and
-nothing else. Source: our rule (KAI has none); docs/fair-share.md.
+nothing else. Source: our rule (KAI has none); docs/operating.md#user-caps.
 """
 
 from kai_solver.model.spec import Term, Var
