@@ -44,7 +44,7 @@ $(STAMP): requirements/dev.txt pyproject.toml
 kernels: $(STAMP)
 	$(BIN)/kai-solver compile
 
-run: kernels ## What it does, in under a minute: greedy and CP-SAT side by side, a running KAI's snapshot, openb, the controller at work
+run: kernels ## What it does, in under a minute once installed: greedy and CP-SAT side by side, a running KAI's snapshot, openb, the controller at work
 	@printf '\n1 of 4: Monday morning. Greedy alone, and with CP-SAT (plans go to $(OUT)/)\n\n'
 	$(BIN)/kai-solver compare $(MONDAY) --quiet --plans $(OUT)/monday-morning
 	$(BIN)/kai-solver validate $(MONDAY) --plan $(OUT)/monday-morning/default.plan.json
