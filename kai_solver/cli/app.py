@@ -25,6 +25,7 @@ from kai_solver.cli.topology import topology
 from kai_solver.cli.tune import tune
 from kai_solver.cli.usage import Command, Group
 from kai_solver.cli.validate import validate
+from kai_solver.cli.whatif import whatif
 
 HELP = """Schedule gangs of GPU pods as the KAI Scheduler does, by constraint optimisation.
 
@@ -38,6 +39,7 @@ Examples:
   kai-solver compare cluster.yaml                   two models side by side, and which gangs are treated differently
   kai-solver validate cluster.yaml --plan plan.json judge a plan by the rules
   kai-solver explain snapshot.zip team-a/train-7    why this gang is pending
+  kai-solver whatif snapshot.zip job.yaml           what would become of this job, and what it would do to others
   kai-solver fairshare snapshot.zip                 the queue tree: quota, request, fair share, allocation
   kai-solver topology cluster.yaml --plot racks.svg racks, blocks and cliques, and what is free in them
   kai-solver convert snapshot.zip cluster.json --anonymize
@@ -77,6 +79,7 @@ app.command("solve", cls=Command, short_help="Decide one cycle of a cluster.")(s
 app.command("compare", cls=Command, short_help="Solve with several models and show what differs.")(compare)
 app.command("validate", cls=Command, short_help="Judge a plan, or an instance alone.")(validate)
 app.command("explain", cls=Command, short_help="Say why a gang is pending.")(explain)
+app.command("whatif", cls=Command, short_help="Say what a workload would do before it is submitted.")(whatif)
 app.command("fairshare", cls=Command, short_help="Show the queue tree in numbers.")(fairshare)
 app.command("topology", cls=Command, short_help="Show racks, blocks and cliques, and their free room.")(topology)
 app.command("convert", cls=Command, short_help="Write an instance in another form.")(convert)

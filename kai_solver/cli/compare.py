@@ -15,12 +15,10 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from kai_solver.domain import Plan, Snapshot, SolverModel
-    from kai_solver.explaining import Difference
 
 MODELS = "greedy-only,default"
-ROWS = 5
-"""Lines of differences, and causes why gangs wait, before they are cut."""
-NAMED = 3
+NODES = 3
+"""Nodes of a gang before it says how many more there are."""
 
 
 class ClockName(Enum):
@@ -278,6 +276,7 @@ def _members(snapshot: "Snapshot", name: str, models: Sequence[str], plans: "Seq
 
 def _print(snapshot: "Snapshot", name: str, models: Sequence[str], plans: "Sequence[Plan]", *, full: bool) -> None:
     from kai_solver.cli.console import heading, line, open_console, table
+    from kai_solver.cli.fates import ROWS, print_fates, print_rest
     from kai_solver.cli.phrases import describe
     from kai_solver.domain.names import short_name
     from kai_solver.explaining import differences, placings
@@ -288,17 +287,13 @@ def _print(snapshot: "Snapshot", name: str, models: Sequence[str], plans: "Seque
     console.print(table(("", *models), list(zip(*_columns(plans), strict=True)), right=models))
     groups, elsewhere = differences(snapshot, plans), placings(snapshot, plans)
     if groups:
-        heading(console, "Gangs that fare differently")
-        shown = groups if full else groups[:ROWS]
-        rows = [(*group.fates, str(len(group.gangs)), _named(group, full=full)) for group in shown]
-        console.print(table((*models, "gangs", "which"), rows, right=("gangs",)))
-        _rest(console, len(groups) - len(shown))
+        print_fates(console, "Gangs that fare differently", models, groups, full=full)
     if elsewhere:
         heading(console, "Gangs that get other nodes")
         places = elsewhere if full else elsewhere[:ROWS]
         cells = [(short_name(one.gang), *(_places(nodes, full=full) for nodes in one.nodes)) for one in places]
         console.print(table(("gang", *models), cells))
-        _rest(console, len(elsewhere) - len(places))
+        print_rest(console, len(elsewhere) - len(places))
     if not groups and not elsewhere:
         line(console, "All gangs fare alike, and get the same nodes.")
     _print_pending(console, models[-1], plans[-1], full=full)
@@ -331,23 +326,16 @@ def _columns(plans: "Sequence[Plan]") -> list[list[str]]:
     return columns
 
 
-def _named(group: "Difference", *, full: bool) -> str:
-    from kai_solver.domain.names import short_name
-
-    shown = group.gangs if full else group.gangs[:NAMED]
-    more = len(group.gangs) - len(shown)
-    return ", ".join(map(short_name, shown)) + (f" and {more:,} more" if more else "")
-
-
 def _places(nodes: Mapping[str, int], *, full: bool) -> str:
     """Nodes, with the number of pods that each gets where it is more than one."""
-    shown = list(nodes.items()) if full else list(nodes.items())[:NAMED]
+    shown = list(nodes.items()) if full else list(nodes.items())[:NODES]
     words = [node if pods == 1 else f"{node} ({pods:,})" for node, pods in shown]
     return ", ".join(words) + (f" and {len(nodes) - len(shown):,} more" if len(nodes) > len(shown) else "") or "-"
 
 
 def _print_pending(console: "Console", model: str, plan: "Plan", *, full: bool) -> None:
     from kai_solver.cli.console import heading, line
+    from kai_solver.cli.fates import ROWS, print_rest
     from kai_solver.cli.phrases import in_the_way, same_cause
     from kai_solver.domain.names import short_name
 
@@ -361,12 +349,4 @@ def _print_pending(console: "Console", model: str, plan: "Plan", *, full: bool) 
         more = f" and {len(gangs) - 1:,} more" if len(gangs) > 1 else ""
         why = [in_the_way(blocker) for blocker in first.proof.blocking[:1]] or [first.message.splitlines()[0]]
         line(console, f"  {short_name(first.gang)}{more} ({first.proof.state}): {why[0]}")
-    _rest(console, len(causes) - len(shown))
-
-
-def _rest(console: "Console", hidden: int) -> None:
-    from kai_solver.cli.console import line
-    from kai_solver.units import counted
-
-    if hidden:
-        line(console, f"  ... and {counted(hidden, 'more line')}; --full shows all", "dim")
+    print_rest(console, len(causes) - len(shown))

@@ -36,17 +36,29 @@ def load_instance(path: str | Path, *, limits: Limits | None = None, now_s: floa
         It cannot be used; names file, field and cure.
     """
     source = Source(Path(path), limits or DEFAULT_LIMITS, now_s)
+    with without_collection():
+        documents, faults = documents_of(source)
+        loaded = importer_of(documents[0][1], documents[0][0]).load(documents, source)
+        del documents
+    return with_faults(loaded, faults)
+
+
+def documents_of(source: Source) -> tuple[list[Document], list[InputError]]:
+    """The documents of an instance, and what is wrong with files of a folder that are left out.
+
+    Raises
+    ------
+    InputError, LimitExceededError
+        It cannot be read, or is no instance.
+    """
     if source.path.suffix == ".toml":
         cure = "Give the instance first: kai-solver solve INSTANCE --model FILE"
         raise InputError("is a solver model and not an instance", file=str(source.path), cure=cure)
     faults: list[InputError] = []
-    with without_collection():
-        documents = read_documents(source.path, source.limits, faults=faults)
-        if source.path.is_dir():
-            documents = _without_other_files(documents, faults)
-        loaded = _importer_of(documents[0][1], documents[0][0]).load(documents, source)
-        del documents
-    return _with_faults(loaded, faults) if faults else loaded
+    documents = read_documents(source.path, source.limits, faults=faults)
+    if source.path.is_dir():
+        documents = _without_other_files(documents, faults)
+    return documents, faults
 
 
 def instance_of(
@@ -65,11 +77,13 @@ def instance_of(
         cure = "Give texts, numbers, lists and dicts alone, as JSON has them"
         raise InputError(f"is not a document: {error}", file=file, cure=cure) from None
     path = Path(file)
-    return _importer_of(plain, file).load([(file, plain)], Source(path, limits, now_s))
+    return importer_of(plain, file).load([(file, plain)], Source(path, limits, now_s))
 
 
-def _with_faults(loaded: Loaded, faults: list[InputError]) -> Loaded:
+def with_faults(loaded: Loaded, faults: list[InputError]) -> Loaded:
     """The instance with a notice for every file that had to be left out."""
+    if not faults:
+        return loaded
     notices = tuple(Notice("set-aside", f"File {fault.file}", _without_file(fault)) for fault in faults)
     return replace(loaded, snapshot=replace(loaded.snapshot, notices=(*notices, *loaded.snapshot.notices)))
 
@@ -108,7 +122,14 @@ def _other_file(document: Mapping[str, Any]) -> tuple[str, str] | None:
     return _OTHER_FILES.get(str(document.get("format", "")).partition("/")[0])
 
 
-def _importer_of(document: Mapping[str, Any], file: str) -> Importer:
+def importer_of(document: Mapping[str, Any], file: str) -> Importer:
+    """The importer of an instance of which this is the first document.
+
+    Raises
+    ------
+    InputError
+        There is none; says what takes such a file, or which kinds are known.
+    """
     known = importers()
     for importer in known:
         if importer.recognises(document):

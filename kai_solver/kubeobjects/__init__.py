@@ -6,7 +6,7 @@ if TYPE_CHECKING:
     from kai_solver.kubeobjects.assemble import snapshot_from_objects
     from kai_solver.kubeobjects.export import objects_from_snapshot
     from kai_solver.kubeobjects.kaisnapshot import export_kai_snapshot, load_kai_snapshot
-    from kai_solver.kubeobjects.objects import KINDS, RawObjects, objects_from_documents
+    from kai_solver.kubeobjects.objects import KINDS, RawObjects, objects_from_documents, with_objects
     from kai_solver.kubeobjects.recall import Recall
     from kai_solver.kubeobjects.settings import KubeSettings
     from kai_solver.kubeobjects.shards import settings_from_objects
@@ -19,7 +19,7 @@ else:
             "assemble": ("snapshot_from_objects",),
             "export": ("objects_from_snapshot",),
             "kaisnapshot": ("export_kai_snapshot", "load_kai_snapshot"),
-            "objects": ("KINDS", "RawObjects", "objects_from_documents"),
+            "objects": ("KINDS", "RawObjects", "objects_from_documents", "with_objects"),
             "recall": ("Recall",),
             "settings": ("KubeSettings",),
             "shards": ("settings_from_objects",),
@@ -37,4 +37,5 @@ __all__ = [
     "objects_from_snapshot",
     "settings_from_objects",
     "snapshot_from_objects",
+    "with_objects",
 ]

@@ -113,6 +113,27 @@ def objects_from_documents(documents: Iterable[tuple[str, object]]) -> RawObject
     return RawObjects(**{name: tuple(found) for name, found in sorted_objects.items()}, notices=tuple(notices))
 
 
+def with_objects(objects: RawObjects, added: RawObjects) -> RawObjects:
+    """``objects`` and those ``added``, as ``kubectl apply`` adds them: of two with one name, the one that is added."""
+    merged: dict[str, tuple[Any, ...]] = {}
+    for name in (field.name for field in fields(RawObjects)):
+        mine, more = getattr(objects, name), getattr(added, name)
+        if name != "notices":
+            taken = {_identity(one, name) for one in more}
+            mine = tuple(one for one in mine if _identity(one, name) not in taken)
+        merged[name] = (*mine, *more)
+    return RawObjects(**merged)
+
+
+def _identity(item: object, field: str) -> tuple[str, ...]:
+    """Namespace and name of an object in a field of `RawObjects`, where kinds are mixed there also group and kind."""
+    plain: Object = item if isinstance(item, dict) else {}
+    metadata = plain.get("metadata")
+    named: Object = metadata if isinstance(metadata, dict) else {}
+    kind = (group_of(plain.get("apiVersion")), kind_of(plain)) if field == "other" else ()
+    return (str(named.get("namespace") or "default"), str(named.get("name")), *kind)
+
+
 def _unpacked(document: object) -> Iterable[object]:
     """The objects of one document: lists of Kubernetes and plain lists are opened, at any depth."""
     pending = [document]
