@@ -71,7 +71,7 @@ class Improver:
     by_chains, leaves_moves
         Whether chains are searched, and whether consolidation was left to them.
     all_actions
-        Runs the actions anew until then, consolidation among them.
+        Runs all actions once more until then, consolidation among them.
     faults
         Where a step that failed, and was undone, is reported.
     """
