@@ -46,6 +46,8 @@ def _print_explanation(console: Console, explanation: Explanation, names: Mappin
         line(console, f"  PodGroup {explanation.gang}")
     if explanation.queue_source:
         line(console, f"  queue {explanation.queue} by: {explanation.queue_source}")
+    if explanation.place is not None:
+        line(console, f"  {explanation.place.text}")
     if explanation.proof is not None:
         for text in proof_lines(explanation.proof):
             line(console, f"  {text}")

@@ -14,6 +14,7 @@ from kai_solver.explaining.link_fit import link_fit
 from kai_solver.explaining.names import find_gang
 from kai_solver.explaining.node_fit import NodeFit
 from kai_solver.explaining.queue_lines import chain_lines
+from kai_solver.explaining.queue_place import QueuePlaces
 from kai_solver.problem import build_problem
 from kai_solver.reasons.events import events_of
 from kai_solver.reasons.pending import scheduling_condition
@@ -46,6 +47,7 @@ class Explainer:
         self._names = names_of(snapshot.gangs)
         self._boards = GpuBoards(snapshot, plan)
         self._shapes = {shape.gang.key: shape for shape in self._after.gangs}
+        self._places = QueuePlaces(self._after, [entry.gang for entry in plan.pending])
 
     def pending_gangs(self) -> tuple[str, ...]:
         """Keys of the gangs that wait, in the plan's order."""
@@ -76,6 +78,7 @@ class Explainer:
             reason=entry.reason.value,
             message=entry.message,
             proof=entry.proof,
+            place=self._places.of(gang.key),
             queues=chain,
             fits=fits,
             domains=tuple(waiting_fits(self._after, shape)) if shape else (),

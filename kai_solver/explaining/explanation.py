@@ -7,6 +7,7 @@ from typing import Any, Literal
 from kai_solver.domain import Knowing, Proof, QueueVector
 from kai_solver.explaining.cures import Cure
 from kai_solver.explaining.effects import Effect
+from kai_solver.explaining.queue_place import QueuePlace
 from kai_solver.reasons.events import Event
 from kai_solver.units import QUEUE_RESOURCES
 
@@ -201,6 +202,8 @@ class Explanation:
         What named the queue, in words; empty where the input does not show it.
     reason, message, proof
         Of the plan's ``pending`` entry; empty and None where the gang is not pending.
+    place
+        Where it stands among the gangs of its queue that wait; None where it does not wait.
     queues
         From the gang's queue up to the root; allocation as the plan leaves it.
     domains
@@ -228,6 +231,7 @@ class Explanation:
     reason: str = ""
     message: str = ""
     proof: Proof | None = None
+    place: QueuePlace | None = None
     queues: tuple[QueueLine, ...] = ()
     fits: tuple[PodFit, ...] = ()
     domains: tuple[DomainFit, ...] = ()
@@ -250,6 +254,7 @@ class Explanation:
             "reason": self.reason,
             "message": self.message,
             "proof": asdict(self.proof) if self.proof else None,
+            "place": self.place.document() if self.place else None,
             "queues": [line.document() for line in self.queues],
             "fits": [asdict(fit) for fit in self.fits],
             "domains": [asdict(fit) for fit in self.domains],
