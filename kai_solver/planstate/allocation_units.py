@@ -9,6 +9,7 @@ from typing import NamedTuple, Protocol
 from kai_solver.domain import TopologyConstraint
 from kai_solver.planstate.gang_states import GangState
 from kai_solver.planstate.state import State
+from kai_solver.planstate.subgroup_order import subgroup_rank
 from kai_solver.problem import GangShape, Leaf, TreeNode
 
 
@@ -200,11 +201,8 @@ class AllocationUnits:
         return None
 
     def _rank(self, node: TreeNode | Leaf) -> tuple[int, int, float, str]:
-        """Subgroup order (plugin subgrouporder): below threshold, then required, then the smaller ratio, then name."""
-        have, need = self._progress(node)
-        below = have < need
-        ratio = float(have) if not need else have / need
-        return (0 if below else 1, 0 if need else 1, 0.0 if below else ratio, node.name)
+        """The order in which subgroups and podsets are served."""
+        return (*subgroup_rank(*self._progress(node)), node.name)
 
     def _progress(self, node: TreeNode | Leaf) -> tuple[int, int]:
         if isinstance(node, Leaf):

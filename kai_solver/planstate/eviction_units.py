@@ -6,6 +6,7 @@ Source: docs/kai-behaviour.md#eviction-units.
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from heapq import heapify, heappop, heapreplace
 from typing import Any, overload
 
 import numpy as np
@@ -13,6 +14,7 @@ from numpy.typing import NDArray
 
 from kai_solver.domain import MovesSpec
 from kai_solver.planstate.state import State
+from kai_solver.planstate.subgroup_order import subgroup_rank
 from kai_solver.problem import GangShape, Leaf, Problem, TreeNode
 from kai_solver.problem.charges import Charge, sum_of
 from kai_solver.problem.gang_columns import stretches
@@ -172,56 +174,100 @@ def _steps(state: State, gang: GangShape) -> list[tuple[tuple[int, ...], bool]]:
         core = pods[: gang.leaves[0].min_member]
         steps = [(pod,) for pod in reversed(pods[len(core) :])]
     else:
-        position = {id(leaf): i for i, leaf in enumerate(gang.leaves)}
         come = [[p for p in pods if p in places] for pods in state.gangs[gang.index].active]
-        steps = list(_surplus_steps(gang.root, active, come, position))
+        steps = list(_Surplus(gang, active, come).steps(gang.root))
         gone = {pod for step in steps for pod in step}
         core = tuple(pod for own in active for pod in own if pod not in gone)
     return [*((pods, False) for pods in steps), *([(core, True)] if core else ())]
 
 
-def _surplus_steps(
-    node: TreeNode | Leaf, active: list[list[int]], come: list[list[int]], position: dict[int, int]
-) -> Iterator[tuple[int, ...]]:
-    """Steps that keep the minimum: surplus pods last first, then optional subgroups whole.
+class _Surplus:
+    """What a gang with several podsets may lose, step by step, while each part of it keeps its minimum.
 
-    If less than the minimum runs, nothing is surplus, and subgroups leave as a whole. So the first subgroups that have
-    their minimum are kept. An optional subgroup stays, too, if pods that ``come`` to it need it for their minimum.
+    Parameters
+    ----------
+    active, come
+        By leaf, pods that run, and those placed in this cycle.
     """
+
+    def __init__(self, gang: GangShape, active: Sequence[Sequence[int]], come: Sequence[Sequence[int]]) -> None:
+        self._position = {id(leaf): i for i, leaf in enumerate(gang.leaves)}
+        self._active = [list(pods) for pods in active]
+        self._come = come
+
+    def steps(self, node: TreeNode | Leaf) -> Iterator[tuple[int, ...]]:
+        """Surplus pods of all podsets one by one, then optional subgroups whole.
+
+        Each time it is the turn of the part that would be served last. If less than the minimum runs, nothing is
+        surplus, and subgroups leave as a whole. An optional subgroup stays, too, if pods that come to it need it for
+        their minimum.
+        """
+        if isinstance(node, Leaf):
+            pods = self._active[self._position[id(node)]]
+            while len(pods) > node.min_member:
+                yield (pods.pop(),)
+        elif self._has_minimum(node, self._active):
+            yield from self._inner_steps(node)
+            yield from self._optional(node)
+
+    def _inner_steps(self, node: TreeNode) -> Iterator[tuple[int, ...]]:
+        """Steps of the children by turns; after a step, only the rank of that child is another one."""
+        by_name = {id(child): at for at, child in enumerate(sorted(node.children, key=lambda child: child.name))}
+        inner = {id(child): self.steps(child) for child in node.children}
+        turns = [(self._turn(child, by_name[id(child)]), at) for at, child in enumerate(node.children)]
+        heapify(turns)
+        while turns:
+            _, at = turns[0]
+            child = node.children[at]
+            step = next(inner[id(child)], None)
+            if step is None:
+                heappop(turns)
+                continue
+            yield step
+            heapreplace(turns, (self._turn(child, by_name[id(child)]), at))
+
+    def _optional(self, node: TreeNode) -> Iterator[tuple[int, ...]]:
+        """Children beyond those that are needed, whole: those without their minimum first."""
+        running = [child for child in node.children if self._pods_below(child, self._active)]
+        by_name = {id(child): at for at, child in enumerate(sorted(running, key=lambda child: child.name))}
+        running.sort(key=lambda child: (self._has_minimum(child, self._active), self._turn(child, by_name[id(child)])))
+        for child in running[: max(0, len(running) - node.needed)]:
+            if not self._pods_below(child, self._come) or self._has_minimum(child, self._come):
+                yield self._take(child)
+
+    def _take(self, node: TreeNode | Leaf) -> tuple[int, ...]:
+        pods = tuple(self._pods_below(node, self._active))
+        for leaf in _leaves(node):
+            self._active[self._position[id(leaf)]].clear()
+        return pods
+
+    def _turn(self, node: TreeNode | Leaf, by_name: int) -> tuple[float, ...]:
+        """Less for a part that loses earlier: one that would be served later."""
+        if isinstance(node, Leaf):
+            held, minimum = len(self._active[self._position[id(node)]]), node.min_member
+        else:
+            held = sum(
+                self._has_minimum(child, self._active) and bool(self._pods_below(child, self._active))
+                for child in node.children
+            )
+            minimum = node.needed
+        return (*(-part for part in subgroup_rank(held, minimum)), -by_name)
+
+    def _has_minimum(self, node: TreeNode | Leaf, pods: Sequence[Sequence[int]]) -> bool:
+        if isinstance(node, Leaf):
+            return len(pods[self._position[id(node)]]) >= node.min_member
+        return sum(self._has_minimum(child, pods) for child in node.children) >= node.needed
+
+    def _pods_below(self, node: TreeNode | Leaf, pods: Sequence[Sequence[int]]) -> list[int]:
+        return [pod for leaf in _leaves(node) for pod in pods[self._position[id(leaf)]]]
+
+
+def _leaves(node: TreeNode | Leaf) -> Iterator[Leaf]:
     if isinstance(node, Leaf):
-        pods = active[position[id(node)]]
-        for pod in reversed(pods[node.min_member :]):
-            yield (pod,)
+        yield node
         return
-    if not _has_minimum(node, active, position):
-        return
-    running = [child for child in node.children if _pods_below(child, active, position)]
-    running.sort(key=lambda child: not _has_minimum(child, active, position))
-    optional = running[node.needed :]
     for child in node.children:
-        if child not in optional:
-            yield from _surplus_steps(child, active, come, position)
-    for child in reversed(optional):
-        inner = list(_surplus_steps(child, active, come, position))
-        yield from inner
-        if _pods_below(child, come, position) and not _has_minimum(child, come, position):
-            continue
-        taken = {pod for step in inner for pod in step}
-        rest = tuple(pod for pod in _pods_below(child, active, position) if pod not in taken)
-        if rest:
-            yield rest
-
-
-def _has_minimum(node: TreeNode | Leaf, active: list[list[int]], position: dict[int, int]) -> bool:
-    if isinstance(node, Leaf):
-        return len(active[position[id(node)]]) >= node.min_member
-    return sum(_has_minimum(child, active, position) for child in node.children) >= node.needed
-
-
-def _pods_below(node: TreeNode | Leaf, active: list[list[int]], position: dict[int, int]) -> list[int]:
-    if isinstance(node, Leaf):
-        return active[position[id(node)]]
-    return [pod for child in node.children for pod in _pods_below(child, active, position)]
+        yield from _leaves(child)
 
 
 def charge_of(problem: Problem, pods: tuple[int, ...]) -> Charge:

@@ -66,6 +66,52 @@ def test_what_leaves_leaves_no_part_below_its_minimum(tree: tuple[list[Group], d
         assert broken_unit(snapshot.gangs[0].root, counts, lost) is None
 
 
+def leaf(name: str, minimum: int) -> Group:
+    return {"name": name, "minMember": minimum}
+
+
+@pytest.mark.parametrize(
+    ("groups", "needed", "running", "left"),
+    [
+        # The larger part of the minimum first, of equal ones the last name.
+        ([leaf("a", 1), leaf("b", 1)], 2, {"a": 2, "b": 3}, ["b2", "b1", "a1", "a0 b0"]),
+        ([leaf("a", 1), leaf("b", 1)], 2, {"a": 3, "b": 2}, ["a2", "b1", "a1", "a0 b0"]),
+        ([leaf("a", 2), leaf("b", 1)], 2, {"a": 4, "b": 2}, ["b1", "a3", "a2", "a0 a1 b0"]),
+        # Without a minimum before those with one, whichever holds more.
+        ([leaf("a", 2), leaf("b", 0)], 2, {"a": 4, "b": 2}, ["b1", "b0", "a3", "a2", "a0 a1"]),
+        ([leaf("a", 0), leaf("b", 0)], 2, {"a": 3, "b": 1}, ["a2", "a1", "b0", "a0"]),
+        # Surplus anywhere before an optional subgroup, which then leaves whole.
+        ([leaf("a", 1), leaf("b", 1), leaf("c", 1)], 1, {"a": 1, "b": 2, "c": 1}, ["b1", "c0", "b0", "a0"]),
+        ([leaf("a", 2), leaf("b", 2)], 1, {"a": 2, "b": 1}, ["b0", "a0 a1"]),
+        (
+            [{"name": "x", "groups": [leaf("a", 1), leaf("b", 1)], "minGroups": 1}, leaf("c", 1)],
+            2,
+            {"a": 1, "b": 1, "c": 2},
+            ["b0", "c1", "a0 c0"],
+        ),
+        # Below the minimum, all leave together.
+        ([leaf("a", 2), leaf("b", 2)], 2, {"a": 3, "b": 1}, ["a0 a1 a2 b0"]),
+    ],
+)
+def test_which_pods_leave_first(groups: list[Group], needed: int, running: dict[str, int], left: list[str]) -> None:
+    assert [" ".join(pods) for pods in units_that_leave(groups, needed, running)] == left
+
+
+def units_that_leave(groups: list[Group], needed: int, running: dict[str, int]) -> list[list[str]]:
+    pods = [
+        {"name": f"{name}{i}", "group": name, "cpu": 1, "status": "Running", "node": "n"}
+        for name, count in running.items()
+        for i in range(count)
+    ]
+    gang = {"name": "g", "queue": "q", "groups": groups, "minGroups": needed, "pods": pods}
+    snapshot = snapshot_from_native(
+        {"format": "kai-solver/v1", "nodes": [{"name": "n"}], "queues": [{"name": "q"}], "gangs": [gang]}
+    )
+    problem = build_problem(snapshot)
+    units = units_of(State(problem), np.array([0])).units
+    return [[problem.pods[pod].name for pod in sorted(unit.pods)] for unit in units]
+
+
 @pytest.mark.parametrize("seed", range(60))
 def test_units_of_gangs_that_were_not_looked_at_are_those_of_gangs_that_were(seed: int) -> None:
     problem = build_problem(a_cluster(Random(seed)))
