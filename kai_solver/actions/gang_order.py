@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from itertools import chain
 from typing import NamedTuple
 
-from kai_solver.fairness import compare_queues, gang_order_key, levelled
+from kai_solver.fairness import compare_queues, first_over, gang_order_key, levelled
 from kai_solver.fairness.order import QueueKey, Tie
 from kai_solver.planstate.allocation_units import AllocationUnit, AllocationUnits, GangUnits
 from kai_solver.planstate.eviction_units import charge_of
@@ -309,8 +309,11 @@ def key_of(state: State, queue: int, allocated: list[int], job: Charge) -> Queue
 def goes_before(state: State, first: GangShape, ask: Charge, second: GangShape, other_ask: Charge) -> bool:
     """Would ``first``, waiting for ``ask`` that it now holds, be served before ``second``, which lost its place?
 
-    Both are compared as the next cycle will see them: without ``ask``, and without what the victim lost.
+    Both are compared as the next cycle will see them: without ``ask``, and without what the victim lost. So is a gang
+    which a limit of its queues then keeps from what it lost.
     """
+    if _is_kept_out(state, first, ask, second, other_ask):
+        return True
     if first.queue == second.queue:
         return (-first.gang.priority, first.gang.created_s) <= (-second.gang.priority, second.gang.created_s)
     one, other = levelled(state.problem.queues, first.queue, second.queue)
@@ -318,3 +321,16 @@ def goes_before(state: State, first: GangShape, ask: Charge, second: GangShape, 
     key = key_of(state, one, held, ask)
     other_key = key_of(state, other, state.allocated[other], other_ask)
     return compare_queues(state.problem.queues, state.problem.allocatable, one, key, other, other_key) <= 0
+
+
+def _is_kept_out(state: State, first: GangShape, ask: Charge, second: GangShape, other_ask: Charge) -> bool:
+    """Whether ``other_ask`` exceeds a limit of the queues of ``second`` while ``first`` does not hold its ``ask``."""
+    tree, paying = state.problem.queues, state.problem.queues.path[first.queue]
+    asked = [resource for resource, amount in enumerate(other_ask) if amount > 0]
+    for queue in tree.path[second.queue]:
+        held: Sequence[int] = state.allocated[queue]
+        if queue in paying:
+            held = [amount - part for amount, part in zip(held, ask, strict=True)]
+        if first_over(tree.limits[queue], held, other_ask, asked) >= 0:
+            return True
+    return False

@@ -13,7 +13,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kai_solver.actions.gang_order import key_of
-from kai_solver.fairness import SaturationBound, compare_queues, levelled, levelled_above, saturation_bound
+from kai_solver.fairness import (
+    SaturationBound,
+    compare_queues,
+    exceeded,
+    levelled,
+    levelled_above,
+    saturation_bound,
+)
 from kai_solver.planstate.eligibility import Preemptor
 from kai_solver.planstate.eviction_units import Unit
 from kai_solver.planstate.state import State
@@ -125,8 +132,11 @@ class _SingleVictims:
         return self._levels[leaf]
 
     def _comes_first(self, leaf: int, charge: tuple[int, int, int]) -> bool:
-        """`goes_before` with only ``charge`` lost by ``leaf``."""
+        """`goes_before` with only ``charge`` lost by ``leaf``: the more it loses, the less its limits keep it out."""
         problem = self.state.problem
+        asked = [resource for resource, amount in enumerate(charge) if amount > 0]
+        if exceeded(problem.queues, problem.queues.limits, self.state.allocated, leaf, asked) is not None:
+            return True
         mine, theirs = self._levelled(leaf)
         key = key_of(self.state, mine, self.least[mine], self.preemptor.charge)
         left = [have - gone for have, gone in zip(self.state.allocated[theirs], charge, strict=True)]

@@ -10,6 +10,7 @@ from kai_solver.actions.board.arrays import (
     STAMP,
     Arrays,
     IntArray,
+    Queues,
 )
 from kai_solver.actions.board.order import goes_first, write_key
 from kai_solver.compiled import kernel
@@ -200,7 +201,7 @@ def lasts(arrays: Arrays, gang: int, count: int) -> bool:
     left, keys = scratch.left, scratch.keys
     for number in range(count):
         unit = scratch.units[number]
-        if units.where[unit] != LEFT:
+        if units.where[unit] != LEFT or is_kept_out(queues, left, units.queue[unit], units.charge[unit]):
             continue
         mine, theirs = levelled(queues.tree, gangs.queue[gang], units.queue[unit])
         write_key(queues, mine, left[mine], gangs.charge[gang], keys[0])
@@ -208,6 +209,18 @@ def lasts(arrays: Arrays, gang: int, count: int) -> bool:
         if not goes_first(queues, mine, keys[0], theirs, keys[1]):
             return False
     return True
+
+
+@kernel
+def is_kept_out(queues: Queues, holds: IntArray, leaf: int, charge: Row) -> bool:
+    """Whether ``charge`` exceeds a limit of ``leaf`` or of a queue above it, where queues hold ``holds`` (Q, 3)."""
+    queue = leaf
+    while queue != NONE:
+        for at in range(3):
+            if charge[at] > 0 and holds[queue, at] + charge[at] > queues.limit[queue, at]:
+                return True
+        queue = queues.tree.parent[queue]
+    return False
 
 
 @kernel
