@@ -8,6 +8,7 @@ from bisect import insort
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from itertools import chain
+from operator import ge
 from typing import NamedTuple
 
 from kai_solver.fairness import compare_queues, first_over, gang_order_key, levelled
@@ -40,15 +41,22 @@ class NextGang(NamedTuple):
 
 
 def gang_key(units_of_gang: AllocationUnits) -> GangKey:
-    """Order of a gang inside its queue, in its present state."""
+    """Order of a gang inside its queue, in its present state.
+
+    As in KAI, it is below its minimum where any podset is, also one of an optional subgroup.
+    """
     gang, lone = units_of_gang.shape.gang, units_of_gang.lone
     active, minimum = -1, 0
     if lone is not None:
         if len(units_of_gang.state.active[0]) >= lone.min_member:
             active, minimum = len(units_of_gang.state.active[0]), lone.min_member
-    elif units_of_gang.is_satisfied(units_of_gang.shape.root):
-        active = sum(map(len, units_of_gang.state.active))
-        minimum = sum(leaf.min_member for leaf in units_of_gang.shape.leaves)
+    else:
+        held, needed = (
+            list(map(len, units_of_gang.state.active)),
+            [leaf.min_member for leaf in units_of_gang.shape.leaves],
+        )
+        if all(map(ge, held, needed)):
+            active, minimum = sum(held), sum(needed)
     return gang_order_key(gang.priority, active, minimum, gang.created_s, gang.uid or gang.key)
 
 
