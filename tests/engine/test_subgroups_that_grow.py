@@ -65,8 +65,9 @@ def test_more_of_a_subgroup_does_not_start_before_its_minimum(model: str) -> Non
 def test_a_gang_that_lacks_an_optional_subgroup_comes_before_surplus_of_another(model: str, *, minimum: int) -> None:
     """Each lacks a pod, and there is room for one. Without a minimum of its own, the subgroup lacks none."""
     root = SubGroup(children=(PodSet("runs", 1), PodSet("lacks", minimum)), min_subgroups=1)
-    parts = a_gang("parts", a_pod("runs", 1, "n0", podset="runs"), a_pod("lacks", podset="lacks"), root=root)
+    runs = [a_pod(f"runs{number}", on="n0", podset="runs", order=number) for number in range(3)]
+    parts = a_gang("parts", *runs, a_pod("lacks", podset="lacks"), root=root)
     grows = a_gang("grows", pods=2, need=1, on=["n0"])
-    cluster = a_cluster([a_node("n0", 3)], [replace(parts, created_s=5.0), grows], [a_queue("q", 8)])
+    cluster = a_cluster([a_node("n0", 5)], [replace(parts, created_s=5.0), grows], [a_queue("q", 8)])
     plan = cycle(cluster, load_model(model), budget_s=10.0)
     assert [bind.pod for bind in plan.binds] == ["ns/lacks" if minimum else "ns/grows-1"]
