@@ -29,8 +29,10 @@ class Board:
         Indices that some known pod shares.
     groups
         What is taken of shared devices that are known by KAI's name only.
-    whole, loose
-        Whole devices, and shares, of which nothing else is known.
+    whole
+        Whole devices of which nothing else is known.
+    loose
+        Such shares, for each pod that has some: the part of a device, and how many devices it shares.
     given
         Indices that the plan gives to new pods.
     opened
@@ -45,7 +47,7 @@ class Board:
     shared: set[int] = field(default_factory=set)
     groups: dict[str, int] = field(default_factory=lambda: defaultdict(int))
     whole: int = 0
-    loose: list[int] = field(default_factory=list)
+    loose: list[tuple[int, int]] = field(default_factory=list)
     given: set[int] = field(default_factory=set)
     opened: set[int] = field(default_factory=set)
     rows: set[int] = field(default_factory=set)
@@ -57,6 +59,7 @@ class Board:
             for known in pod.devices:
                 self.taken[known] += part
             return
+        unknown = 0
         for place in range(devices_of(pod.gpu)):
             index = _index(pod, place, self.names)
             if index is not None:
@@ -68,7 +71,9 @@ class Board:
             elif place < len(pod.gpu_groups):
                 self.groups[pod.gpu_groups[place]] += part
             else:
-                self.loose.append(part)
+                unknown += 1
+        if unknown:
+            self.loose.append((part, unknown))
 
     def give(self, entry: Bind | Move, request: GpuRequest) -> None:
         """Seat a new pod on the devices that the plan names."""
@@ -119,7 +124,8 @@ class Board:
         """True where pods of unknown devices still find some.
 
         Groups and whole devices are distinct devices: the largest demand meets the emptiest device. Shares of which
-        not even a group is known are only counted; ``certainly``: each has to fit what one device has left.
+        not even a group is known are only counted, and those of one pod are on devices of their own; ``certainly``: all
+        have to fit what devices have left.
         """
         whole = device_of(self.node)
         free = sorted((whole - self.taken.get(index, 0) for index in range(self.node.gpus)), reverse=True)
@@ -129,16 +135,21 @@ class Board:
         left = [room - want for room, want in zip(free, wanted + [0] * len(free), strict=False)]
         if certainly:
             return _first_fit(self.loose, left)
-        return sum(self.loose) <= sum(room for room in left if room > 0)
-
-
-def _first_fit(shares: list[int], rooms: list[int]) -> bool:
-    """True where the shares, largest first, each find a device; False may only mean that this order fails."""
-    for share in sorted(shares, reverse=True):
-        fitting = [index for index, room in enumerate(rooms) if room >= share]
-        if not fitting:
+        if any(sum(room >= share for room in left) < count for share, count in self.loose):
             return False
-        rooms[min(fitting, key=rooms.__getitem__)] -= share
+        return sum(share * count for share, count in self.loose) <= sum(room for room in left if room > 0)
+
+
+def _first_fit(shares: list[tuple[int, int]], rooms: list[int]) -> bool:
+    """True where the shares, largest first, find devices, several of one pod on as many; False may only mean that this
+    order fails.
+    """
+    for share, count in sorted(shares, reverse=True):
+        fitting = sorted((index for index, room in enumerate(rooms) if room >= share), key=rooms.__getitem__)
+        if len(fitting) < count:
+            return False
+        for index in fitting[:count]:
+            rooms[index] -= share
     return True
 
 
