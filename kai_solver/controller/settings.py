@@ -1,9 +1,10 @@
 """Settings of the controller: one typed file, environment variables, flags; the last has the last word.
 
 A key of the file may be given as a variable, too: ``KAI_SOLVER_NODE_POOL=a100`` or
-``KAI_SOLVER_EVICTIONS__PER_CYCLE=20``.
+``KAI_SOLVER_EVICTIONS__PER_CYCLE=20``. Variables that begin so and are no key are refused.
 """
 
+import os
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,8 +12,15 @@ from typing import Annotated, Any, Literal, Self
 
 import yaml
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
-from pydantic_settings import BaseSettings, InitSettingsSource, PydanticBaseSettingsSource, SettingsConfigDict
+from pydantic_settings import (
+    BaseSettings,
+    InitSettingsSource,
+    PydanticBaseSettingsSource,
+    SettingsConfigDict,
+    SettingsError,
+)
 
+from kai_solver.controller.variables import PREFIX, check_variables, variable_of
 from kai_solver.domain import Action
 from kai_solver.domain.placement import Strategy
 from kai_solver.errors import InputError, LimitExceededError, nearest
@@ -376,7 +384,7 @@ class ControllerSettings(BaseSettings):
     """Everything that can be set."""
 
     model_config = SettingsConfigDict(
-        env_prefix="KAI_SOLVER_",
+        env_prefix=PREFIX,
         env_nested_delimiter="__",
         extra="forbid",
         frozen=True,
@@ -505,11 +513,15 @@ def load_settings(file: Path | None = None, **flags: Any) -> ControllerSettings:
     Raises
     ------
     InputError
-        The file cannot be read, or a key or value is not allowed: names file, key and what is allowed.
+        The file cannot be read, or a key, variable or value is not allowed: names it and what is allowed.
     """
     given = {name: value for name, value in flags.items() if value is not None}
     try:
-        return _over(_document(file) if file is not None else {})(**given)
+        found = _over(_document(file) if file is not None else {})(**given)
+    except SettingsError as invalid:
+        part = next((name for name in ControllerSettings.model_fields if f'"{name}"' in str(invalid)), "")
+        cure = f"State each key alone, like {variable_of('evictions.per_cycle')}=20"
+        raise InputError("is not valid JSON", field=variable_of(part), cure=cure) from None
     except ValidationError as invalid:
         first = invalid.errors()[0]
         field = ".".join(str(part) for part in first["loc"])
@@ -520,6 +532,8 @@ def load_settings(file: Path | None = None, **flags: Any) -> ControllerSettings:
         like = nearest(field, known)
         cure = f"Did you mean {like}?" if like else f"Known keys: {', '.join(known)}"
         raise InputError("unknown setting", file=str(file or ""), field=field, cure=cure) from None
+    check_variables(os.environ, _keys_of(ControllerSettings), found.past_usage.url_variable)
+    return found
 
 
 def _keys_of(table: type[BaseModel], before: str = "") -> Iterator[str]:

@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from kai_solver.domain import Snapshot
+from kai_solver.domain import Notice, Snapshot
 from kai_solver.errors import InputError
 
 if TYPE_CHECKING:
@@ -15,10 +15,19 @@ def check_nodes(file: str, snapshot: Snapshot) -> None:
     Raises
     ------
     InputError
-        It has none.
+        It has none. Names a node or file that was set aside.
     """
-    if not snapshot.nodes:
+    if snapshot.nodes:
+        return
+    aside = {notice.object.partition(" ")[0]: notice for notice in reversed(_set_aside(snapshot))}
+    cause = aside.get("Node") or aside.get("File")
+    if cause is None:
         raise InputError("has no nodes", file=file, cure="Add the nodes of the cluster: kubectl get nodes -o yaml")
+    raise InputError(f"has no nodes, and {cause.object} was set aside: {cause.text}", file=file)
+
+
+def _set_aside(snapshot: Snapshot) -> list[Notice]:
+    return [notice for notice in snapshot.notices if notice.kind == "set-aside"]
 
 
 def check_complete(file: str, loaded: "Loaded") -> None:
@@ -31,7 +40,7 @@ def check_complete(file: str, loaded: "Loaded") -> None:
     """
     snapshot = loaded.snapshot
     check_nodes(file, snapshot)
-    aside = [notice for notice in snapshot.notices if notice.kind == "set-aside"]
+    aside = _set_aside(snapshot)
     if aside and not snapshot.gangs:
         problem = f"has nothing to schedule, and {aside[0].object} was set aside: {aside[0].text}"
         raise InputError(problem, file=file, cure="Correct that object")

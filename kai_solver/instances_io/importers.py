@@ -14,13 +14,14 @@ from kai_solver.domain import Snapshot
 from kai_solver.errors import InputError, KaiSolverError
 from kai_solver.errors.extensions import entry_points
 from kai_solver.instances_io.limits import DEFAULT_LIMITS, Limits
-from kai_solver.instances_io.reader import Document
+from kai_solver.instances_io.reader import Document, as_kubernetes
 
 if TYPE_CHECKING:
     from kai_solver.instances_io.cases import CaseFile
     from kai_solver.instances_io.native_schema import ExpectDoc
 
 IMPORTER_GROUP = "kai_solver.importers"
+KUBERNETES = "kubernetes"
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,7 +151,7 @@ class _KaiSnapshot:
 
 
 class _Kubernetes:
-    name = "kubernetes"
+    name = KUBERNETES
 
     def recognises(self, document: Mapping[str, Any]) -> bool:
         return isinstance(document.get("kind"), str) and isinstance(document.get("apiVersion"), str)
@@ -215,6 +216,9 @@ def the_only(documents: Sequence[Document]) -> Document:
         There are several.
     """
     first, *others = documents
+    if any(_Kubernetes().recognises(document) for _, document in others):
+        problem = "is an instance of its own, and lies beside Kubernetes objects"
+        raise InputError(problem, file=first[0], cure=f"{as_kubernetes(first[0])}. Keep it in another folder")
     if len({file for file, _ in documents}) > 1:
         problem = f"is one of {len(documents):,} documents where one instance is expected"
         cure = "Name one file. Or compare models on all of them: kai-solver compare FOLDER --study OUT"

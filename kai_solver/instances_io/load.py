@@ -10,9 +10,9 @@ import orjson
 from kai_solver.domain import Notice
 from kai_solver.errors import InputError
 from kai_solver.errors.collector import without_collection
-from kai_solver.instances_io.importers import Importer, Loaded, Source, importers
+from kai_solver.instances_io.importers import BUILT_IN, KUBERNETES, Importer, Loaded, Source, importers
 from kai_solver.instances_io.limits import DEFAULT_LIMITS, Limits
-from kai_solver.instances_io.reader import Document, parse, read_documents
+from kai_solver.instances_io.reader import Document, as_kubernetes, parse, read_documents
 from kai_solver.instances_io.unpack import Member
 
 
@@ -115,7 +115,17 @@ def _without_other_files(documents: list[Document], faults: list[InputError]) ->
             faults.append(InputError(f"{said[0]} and not an instance", file=file, cure="Keep it in another folder"))
     if not kept:
         raise faults[-1]
-    return kept
+    if _importer_of(kept[0][1], kept[0][0]).name != KUBERNETES:
+        return kept
+    objects = [document for document in kept if not _is_instance(document[1])]
+    for file, _ in (document for document in kept if _is_instance(document[1])):
+        faults.append(InputError("is an instance and no Kubernetes object", file=file, cure=as_kubernetes(file)))
+    return objects
+
+
+def _is_instance(document: Mapping[str, Any]) -> bool:
+    """Whether a document is a whole instance, and so none of several Kubernetes objects."""
+    return any(importer.name != KUBERNETES and importer.recognises(document) for importer in BUILT_IN)
 
 
 def _other_file(document: Mapping[str, Any]) -> tuple[str, str] | None:

@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from pathlib import Path
+from shlex import quote
 from typing import Any
 
 from kai_solver.errors import InputError, LimitExceededError
@@ -12,6 +13,7 @@ from kai_solver.instances_io.unpack import Member, read_members
 from kai_solver.instances_io.yaml_text import parse_yaml
 
 _SUFFIXES = {".json", ".yaml", ".yml", ".gz", ".zst"}
+_ARCHIVE = ".zip"
 
 Document = tuple[str, dict[str, Any]]
 """Where it was found (for messages), and the object."""
@@ -74,8 +76,25 @@ def _parse_bracketed(member: Member, limits: Limits) -> list[Any]:
         raise error from None
 
 
+def _archive(file: Path) -> InputError:
+    """Why an archive in a folder is not read: it is a cluster of its own."""
+    return InputError("a snapshot (.zip) in a folder is not read", file=str(file), cure=as_kubernetes(str(file)))
+
+
+def as_kubernetes(file: str) -> str:
+    """How an instance becomes Kubernetes objects, which may lie beside others in a folder."""
+    source = Path(file)
+    target = source.with_name(f"{source.name.split('.')[0]}-objects.yaml")
+    return f"Convert it: kai-solver convert {quote(file)} {quote(str(target))} --to kubernetes"
+
+
 def _read_directory(path: Path, limits: Limits, faults: list[InputError] | None) -> list[Document]:
-    files = sorted(file for file in path.rglob("*") if file.is_file() and file.suffix in _SUFFIXES)
+    every = sorted(file for file in path.rglob("*") if file.is_file())
+    files = [file for file in every if file.suffix in _SUFFIXES]
+    if faults is not None:
+        faults.extend(_archive(file) for file in every if file.suffix == _ARCHIVE)
+        if faults and not files:
+            raise faults[0]
     if not files:
         raise InputError("holds no JSON or YAML file", file=str(path), cure="Give a directory of Kubernetes YAML")
     left, documents = limits.max_bytes, list[Document]()

@@ -1,11 +1,13 @@
 """Settings: file, environment, flags; every mistake is named."""
 
+import re
 from pathlib import Path
 
 import pytest
 from pydantic import BaseModel
 
 from kai_solver.controller.settings import ControllerSettings, load_settings, settings_text
+from kai_solver.controller.variables import OTHERS
 from kai_solver.errors import InputError
 
 
@@ -40,6 +42,77 @@ def test_the_environment_goes_before_the_file_and_flags_before_both(
     found = load_settings(file)
     assert (found.node_pool, found.evictions.per_cycle, found.evictions.per_queue) == ("h100", 7, 3)
     assert load_settings(file, node_pool="b200", dry_run=None).node_pool == "b200"
+
+
+@pytest.mark.parametrize(
+    ("name", "cure"),
+    [
+        ("KAI_SOLVER_DRYRUN", "Did you mean KAI_SOLVER_DRY_RUN?"),
+        ("kai_solver_dryrun", "Did you mean KAI_SOLVER_DRY_RUN?"),
+        ("KAI_SOLVER_EVICTION__PER_CYCLE", "Did you mean KAI_SOLVER_EVICTIONS__PER_CYCLE?"),
+        ("KAI_SOLVER_METRICS_PORT", "Did you mean KAI_SOLVER_METRICS_"),  # a Service's is an address, as tcp://10.0.0.1:8080
+        ("KAI_SOLVER_XYZ", "Remove it"),
+    ],
+)
+def test_a_variable_that_is_no_setting_is_refused(monkeypatch: pytest.MonkeyPatch, name: str, cure: str) -> None:
+    monkeypatch.setenv(name, "3")
+    with pytest.raises(InputError, match=f"^{name}: unknown setting") as caught:
+        load_settings()
+    assert caught.value.cure.startswith(cure)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        # What the kubelet states of Services (kubernetes/pkg/kubelet/envvars).
+        ("SERVICE_HOST", "10.96.0.7"),
+        ("SERVICE_PORT", "8080"),
+        ("SERVICE_PORT_METRICS", "8080"),
+        ("PORT", "tcp://10.96.0.7:8080"),
+        ("PORT_8080_TCP", "tcp://10.96.0.7:8080"),
+        ("PORT_8080_TCP_PROTO", "tcp"),
+        ("PORT_8080_TCP_PORT", "8080"),
+        ("PORT_8080_TCP_ADDR", "10.96.0.7"),
+        ("ADMISSION_SERVICE_HOST", "fd00::7"),
+        ("ADMISSION_SERVICE_PORT_HTTPS", "443"),
+        ("METRICS_PORT_53_UDP", "udp://[fd00::7]:53"),
+        # What others read.
+        ("DEBUG", "1"),
+        ("KERNELS", "/opt/kernels"),
+        ("HOST", "node-1"),
+    ],
+)
+def test_variables_of_services_and_of_others_are_left_alone(
+    monkeypatch: pytest.MonkeyPatch, name: str, value: str
+) -> None:
+    monkeypatch.setenv(f"KAI_SOLVER_{name}", value)
+    assert load_settings().model_dump() == ControllerSettings().model_dump()
+
+
+def test_a_variable_that_a_setting_names_may_have_any_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("KAI_SOLVER_PROMETHEUS", "http://user:secret@prometheus:9090")
+    monkeypatch.setenv("KAI_SOLVER_PAST_USAGE__URL_VARIABLE", "KAI_SOLVER_PROMETHEUS")
+    assert load_settings().past_usage.url_variable == "KAI_SOLVER_PROMETHEUS"
+
+
+def test_a_variable_may_be_json_of_a_group_of_keys(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("KAI_SOLVER_EVICTIONS", '{"per_cycle": 3}')
+    monkeypatch.setenv("KAI_SOLVER_PAST_USAGE__ALLOCATED", '{"gpu": "up"}')
+    found = load_settings()
+    assert (found.evictions.per_cycle, found.past_usage.allocated.gpu) == (3, "up")
+    monkeypatch.setenv("KAI_SOLVER_EVICTIONS", "many")
+    with pytest.raises(InputError, match="^KAI_SOLVER_EVICTIONS: is not valid JSON"):
+        load_settings()
+
+
+def test_every_variable_that_something_reads_is_allowed() -> None:
+    """Tests and programs beside a controller have variables of that form, which must not stop one."""
+    root = Path(__file__).parents[2]
+    files = [file for folder in ("kai_solver", "tests") for file in (root / folder).rglob("*.py")]
+    read = re.compile(r"(?:environ\S*|getenv\(|: Final = )\(?\[?\"KAI_SOLVER_([A-Z_]+)\"")
+    found = {name for file in files for name in read.findall(file.read_text(encoding="utf-8"))}
+    assert {"DEBUG", "KERNELS", "FUZZ"} <= found
+    assert found <= OTHERS
 
 
 @pytest.mark.parametrize(

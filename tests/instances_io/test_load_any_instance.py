@@ -1,15 +1,20 @@
 """One way in: every kind is recognised, and a package can add one."""
 
+import re
+import shlex
 from collections.abc import Mapping, Sequence
 from importlib.metadata import EntryPoint
 from pathlib import Path
 from typing import Any
 
 import pytest
+from typer.testing import CliRunner
 
+from kai_solver.cli.app import app
 from kai_solver.domain import Snapshot
 from kai_solver.errors import InputError
 from kai_solver.instances_io import Loaded, Source, importers, load_instance
+from kai_solver.instances_io.complete import check_complete
 from kai_solver.instances_io.reader import Document
 from kai_solver.units import ResourceSchema
 
@@ -25,6 +30,7 @@ kind: Node
 metadata: {name: n1}
 status: {allocatable: {cpu: "8", memory: 8Gi, nvidia.com/gpu: "2", pods: "110"}}
 """
+POD = "{apiVersion: v1, kind: Pod, metadata: {name: p, labels: {kai.scheduler/queue: team}}, spec: {containers: [{}]}}"
 
 
 class Tiny:
@@ -87,6 +93,49 @@ def test_a_malformed_kai_snapshot_is_refused_with_its_file(tmp_path: Path) -> No
     (tmp_path / "snapshot.json").write_text('{"rawObjects": []}')
     with pytest.raises(InputError, match=r"snapshot\.json: rawObjects"):
         load_instance(tmp_path / "snapshot.json")
+
+
+@pytest.mark.parametrize(("file", "form"), [("snapshot.zip", "snapshot"), ("native.json", "native")])
+def test_an_instance_beside_kubernetes_objects_is_named_with_what_converts_it(
+    tmp_path: Path, file: str, form: str
+) -> None:
+    (tmp_path / "one.yaml").write_text(KUBERNETES)
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    (folder / "job.yaml").write_text(POD)
+    assert CliRunner().invoke(app, ["convert", str(tmp_path / "one.yaml"), str(folder / file)]).exit_code == 0
+    with pytest.raises(InputError) as caught:
+        check_complete(str(folder), load_instance(folder))
+    program, *command = shlex.split(re.sub(r".*(kai-solver convert )", r"\1", str(caught.value)).split(". ")[0])
+    assert program == "kai-solver"
+    assert CliRunner().invoke(app, command).exit_code == 0
+    (folder / file).rename(tmp_path / file)
+    loaded = load_instance(folder)
+    assert [node.name for node in loaded.snapshot.nodes] == ["n1"]
+    assert not [notice for notice in loaded.snapshot.notices if notice.kind == "set-aside"]
+
+
+def test_a_native_instance_before_or_after_kubernetes_objects_is_named(tmp_path: Path) -> None:
+    (tmp_path / "b.yaml").write_text("format: kai-solver/v1\n")
+    (tmp_path / "c.yaml").write_text(KUBERNETES)
+    with pytest.raises(InputError, match=r"b\.yaml: is an instance of its own.*kai-solver convert"):
+        load_instance(tmp_path)
+    (tmp_path / "a.yaml").write_text(POD)
+    (notice,) = (one for one in load_instance(tmp_path).snapshot.notices if one.kind == "set-aside")
+    assert notice.object == f"File {tmp_path / 'b.yaml'}"
+    assert "kai-solver convert" in notice.text
+
+
+def test_a_folder_of_archives_alone_says_that_none_is_read(tmp_path: Path) -> None:
+    (tmp_path / "snapshot.zip").write_bytes(b"PK\x03\x04")
+    with pytest.raises(InputError, match=r"snapshot\.zip: a snapshot \(\.zip\) in a folder is not read"):
+        load_instance(tmp_path)
+
+
+def test_the_only_node_that_is_set_aside_is_named(tmp_path: Path) -> None:
+    (tmp_path / "one.yaml").write_text(KUBERNETES.replace("8Gi", "64GB"))
+    with pytest.raises(InputError, match="has no nodes, and Node n1 was set aside: .*memory: '64GB' is not a quantity"):
+        check_complete("one.yaml", load_instance(tmp_path / "one.yaml"))
 
 
 @pytest.mark.parametrize("head", ["format: kai-solver/v1", "kind: openb-recipe", '{"schema": "kai-case/1"}'])
