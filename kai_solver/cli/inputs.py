@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from kai_solver.cli.exits import complain
 from kai_solver.domain import Action, Snapshot, SolverModel
+from kai_solver.domain.names import names_of, titled
 from kai_solver.errors import InputError, nearest
 from kai_solver.units import parse_duration_s, parse_quantity
 
@@ -91,8 +92,10 @@ _LISTED = 5
 
 def tell_notices(snapshot: Snapshot, *, quiet: bool) -> None:
     """Say on standard error what was set aside, or not read as it is written."""
-    for notice in () if quiet else snapshot.notices:
-        complain(f"{notice.kind}: {notice.object}: {notice.text}")
+    notices = () if quiet else snapshot.notices
+    names = names_of(snapshot.gangs) if notices else {}
+    for notice in notices:
+        complain(f"{notice.kind}: {titled(notice.object, names)}: {notice.text}")
 
 
 def choose_actions(loaded: "Loaded", actions: str | None) -> tuple[tuple[Action, ...], str]:

@@ -23,7 +23,7 @@ from kai_solver.cli.phrases import (
     same_cause,
 )
 from kai_solver.domain import Bind, Eviction, Move, Plan
-from kai_solver.domain.names import names_of
+from kai_solver.domain.names import names_of, titled
 from kai_solver.units import counted
 
 T = TypeVar("T")
@@ -115,7 +115,7 @@ class _Summary:
             return
         heading(self._console, "Notices of the import", counted(len(notices), "notice"))
         for notice in self._cut(notices):
-            line(self._console, f"  {notice.kind}: {self._shortened(notice.object)}: {notice.text}", "yellow")
+            line(self._console, f"  {notice.kind}: {titled(notice.object, self._names)}: {notice.text}", "yellow")
         self._rest([[notice] for notice in notices], "notice")
 
     def _binds(self) -> None:
@@ -182,7 +182,7 @@ class _Summary:
             return
         heading(self._console, "Pods that stay on nodes to be drained", counted(len(unmoved), "pod"))
         for entry in self._cut(unmoved):
-            line(self._console, f"  {self._shortened(entry.pod)}: {entry.message}", "yellow")
+            line(self._console, f"  {titled(entry.pod, self._names)}: {entry.message}", "yellow")
         self._rest([[entry] for entry in unmoved], "pod")
 
     def _is_long(self, entries: Sequence[Bind | Move | Eviction]) -> bool:
@@ -249,11 +249,6 @@ class _Summary:
             line(self._console, f"Of these, sums over the solver's questions: {within}")
         if "first-plan" in timing_s:
             line(self._console, f"The first plan that the checker passed was there after {_ms(timing_s['first-plan'])}")
-
-    def _shortened(self, text: str) -> str:
-        """``gang ns/name`` with the gang's name for people."""
-        kind, blank, key = text.rpartition(" ")
-        return f"{kind}{blank}{self._names.get(key, key)}"
 
     def _limit(self, count: int) -> int:
         return count if self._rows is None else min(self._rows, count)

@@ -1,6 +1,6 @@
 """``kai-solver topology``: the domain trees of a cluster with what is free in them."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -95,12 +95,13 @@ def _after(snapshot: "Snapshot", plan: Path | None) -> "Snapshot":
 
 def _print(snapshot: "Snapshot", lines: "Sequence[DomainLine]", *, quiet: bool) -> None:
     from kai_solver.cli.console import line, open_console
+    from kai_solver.domain.names import names_of
 
     console = open_console()
     if not lines:
         line(console, "The instance has no topologies.")
         return
-    console.print(_table(lines))
+    console.print(_table(lines, names_of(snapshot.gangs)))
     for tree in () if quiet else dict.fromkeys(entry.topology for entry in lines):
         inside = next(entry.nodes for entry in lines if entry.topology == tree and entry.depth == 0)
         if inside < len(snapshot.nodes):
@@ -109,7 +110,7 @@ def _print(snapshot: "Snapshot", lines: "Sequence[DomainLine]", *, quiet: bool) 
             )
 
 
-def _table(lines: "Sequence[DomainLine]") -> "Grid":
+def _table(lines: "Sequence[DomainLine]", names: Mapping[str, str]) -> "Grid":
     from kai_solver.cli.console import table
 
     rows = [
@@ -121,7 +122,7 @@ def _table(lines: "Sequence[DomainLine]") -> "Grid":
             f"{entry.gpus:,g}",
             f"{entry.used_gpus:,g}",
             f"{entry.free_gpus:,g}",
-            entry.tenants if entry.depth else "",
+            entry.tenants(names) if entry.depth else "",
         )
         for entry in lines
     ]

@@ -1,10 +1,11 @@
 """``kai-solver topology --node``: the links between the GPUs of one node, and which pod holds which."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from kai_solver.cli.exits import Exit
+from kai_solver.domain.names import names_of
 from kai_solver.errors import InputError
 
 if TYPE_CHECKING:
@@ -48,11 +49,11 @@ def show_node(
 
         plot_gpus(board, plot)
     if deliver(document("node-gpus", board.document()), as_json=as_json, output=output):
-        _print(board)
+        _print(board, names_of(snapshot.gangs))
     return Exit.FINE
 
 
-def _print(board: "GpuBoard") -> None:
+def _print(board: "GpuBoard", names: Mapping[str, str]) -> None:
     from kai_solver.cli.console import heading, line, open_console
     from kai_solver.explaining.gpu_boards import CURE
     from kai_solver.units import counted
@@ -65,8 +66,8 @@ def _print(board: "GpuBoard") -> None:
     if not graph.is_known and graph.gpus:
         line(console, f"  {CURE}")
     if graph.is_known and graph.gpus > 1:
-        _print_matrix(console, board)
-    _print_holders(console, board)
+        _print_matrix(console, board, names)
+    _print_holders(console, board, names)
 
 
 def _free(board: "GpuBoard") -> str:
@@ -81,7 +82,7 @@ def _free(board: "GpuBoard") -> str:
     return f"free: {ranges(board.free) or 'none'}; in a row at most {row}"
 
 
-def _print_matrix(console: "Console", board: "GpuBoard") -> None:
+def _print_matrix(console: "Console", board: "GpuBoard", names: Mapping[str, str]) -> None:
     from kai_solver.cli.console import table
     from kai_solver.explaining.gpu_boards import ranges
     from kai_solver.links import like_gpus
@@ -90,12 +91,12 @@ def _print_matrix(console: "Console", board: "GpuBoard") -> None:
     one_each = tuple((gpu,) for gpu in range(graph.gpus))
     sets = one_each if graph.gpus <= MOST_ROWS else like_gpus(graph)
     heads = [f"GPU{ranges(own)}" for own in sets]
-    tenants = [_tenants(board, own) for own in sets]
-    names = [[board.names[gpu] for gpu in own] if board.names else [] for own in sets]
+    tenants = [_tenants(board, own, names) for own in sets]
+    devices = [[board.names[gpu] for gpu in own] if board.names else [] for own in sets]
     more = ["held by", *(["device"] if board.names else [])]
     rows = [
         [head, *(_link(board, own, other) for other in sets), held, *([", ".join(called)] if board.names else [])]
-        for head, own, held, called in zip(heads, sets, tenants, names, strict=True)
+        for head, own, held, called in zip(heads, sets, tenants, devices, strict=True)
     ]
     console.print(table(["", *heads, *more], rows))
 
@@ -106,20 +107,20 @@ def _link(board: "GpuBoard", own: Sequence[int], other: Sequence[int]) -> str:
     return "-" if pair[0] == pair[1] else f"{board.graph.kind(*pair)} {board.graph.gb_s[pair]}"
 
 
-def _tenants(board: "GpuBoard", gpus: Sequence[int]) -> str:
+def _tenants(board: "GpuBoard", gpus: Sequence[int], names: Mapping[str, str]) -> str:
     """Gangs, or pods without one, that hold some of these."""
     found = dict.fromkeys(h.gang or h.pod for h in board.holders if set(h.gpus).intersection(gpus))
-    return ", ".join(found)
+    return ", ".join(names.get(holder, holder) for holder in found)
 
 
-def _print_holders(console: "Console", board: "GpuBoard") -> None:
+def _print_holders(console: "Console", board: "GpuBoard", names: Mapping[str, str]) -> None:
     from kai_solver.cli.console import heading, table
 
     if not board.holders:
         return
     heading(console, "Held GPUs", _terms(board))
     columns = ("gang", "pod", "count", "GPUs", "known by", "weakest link", "GB/s", "between")
-    console.print(table(columns, list(_rows(board)), right=("GB/s",)))
+    console.print(table(columns, list(_rows(board, names)), right=("GB/s",)))
 
 
 def _terms(board: "GpuBoard") -> str:
@@ -128,14 +129,14 @@ def _terms(board: "GpuBoard") -> str:
     return ""
 
 
-def _rows(board: "GpuBoard") -> Iterator[list[str]]:
+def _rows(board: "GpuBoard", names: Mapping[str, str]) -> Iterator[list[str]]:
     from kai_solver.explaining.gpu_boards import ranges
 
     for holder in board.holders:
         link = board.link(holder)
         figures = ["", "", ""] if link is None else [link.kind, str(link.gb_s), ", ".join(map(str, link.gpus)) or "any"]
         gpus = "?" if holder.known == "unknown" else ranges(holder.gpus)
-        yield [holder.gang, holder.pod.rpartition("/")[2], _count(holder), gpus, holder.known, *figures]
+        yield [names.get(holder.gang, holder.gang), holder.pod.rpartition("/")[2], _count(holder), gpus, holder.known, *figures]
 
 
 def _count(holder: "Holder") -> str:

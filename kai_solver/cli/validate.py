@@ -10,6 +10,7 @@ from kai_solver.cli.options import Actions, AsJson, InputLimit, Instance, Output
 
 if TYPE_CHECKING:
     from kai_solver.check import Violation
+    from kai_solver.domain import Snapshot
     from kai_solver.library import Finding
 
 
@@ -54,7 +55,7 @@ def validate(
         found = [{"level": one.level, "object": one.object, "text": one.text, "cure": one.cure} for one in findings]
         members = {"instance": str(instance), "findings": found}
         if deliver(document("validation", members), as_json=as_json, output=output):
-            _print_findings(instance, findings, quiet=quiet)
+            _print_findings(instance, snapshot, findings, quiet=quiet)
         return Exit.FINDINGS if any(one.level in SERIOUS for one in findings) else Exit.FINE
     from kai_solver.check import check_plan
     from kai_solver.domain import ACTIONS
@@ -68,11 +69,14 @@ def validate(
     return Exit.FINDINGS if violations else Exit.FINE
 
 
-def _print_findings(instance: Path, findings: "list[Finding]", *, quiet: bool) -> None:
+def _print_findings(instance: Path, snapshot: "Snapshot", findings: "list[Finding]", *, quiet: bool) -> None:
+    from kai_solver.domain.names import names_of, titled
     from kai_solver.units import counted
 
+    names = names_of(snapshot.gangs)
     for found in findings:
-        typer.echo(_plain(f"{found.level}: {found.object}: {found.text}" + (f". {found.cure}" if found.cure else "")))
+        subject = titled(found.object, names)
+        typer.echo(_plain(f"{found.level}: {subject}: {found.text}" + (f". {found.cure}" if found.cure else "")))
     if not quiet:
         typer.echo(f"{instance}: {counted(len(findings), 'finding')}" if findings else f"{instance}: fine")
 

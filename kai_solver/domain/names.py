@@ -2,7 +2,7 @@
 
 import re
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from kai_solver.domain.gangs import Gang
 
@@ -24,3 +24,9 @@ def names_of(gangs: Iterable[Gang]) -> dict[str, str]:
     made = {name: key for key, name in short.items() if name != key}
     taken = {pod.key for gang in every for pod in gang.pods if made and made.get(pod.key, gang.key) != gang.key}
     return {key: name if wearers[name] == 1 and name not in taken else key for key, name in short.items()}
+
+
+def titled(subject: str, names: Mapping[str, str]) -> str:
+    """``gang ns/name``, the subject of a notice or finding, with the gang's name of ``names_of``."""
+    kind, blank, key = subject.rpartition(" ")
+    return f"{kind}{blank}{names.get(key, key)}"

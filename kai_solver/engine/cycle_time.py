@@ -93,11 +93,11 @@ class CycleTime:
         if self._progress is not None:
             self._progress(Progress(what, self.elapsed_s))
 
-    def say_stage(self, stage: str, incumbent: int | None, bound: int) -> None:
+    def say_stage(self, stage: str, incumbent: int | None, bound: int | None) -> None:
         """Tell of a better plan or bound of a stage."""
         if self._progress is not None:
-            best = None if incumbent is None else float(incumbent)
-            self._progress(Progress(stage, self.elapsed_s, best, float(bound)))
+            known = [None if value is None else float(value) for value in (incumbent, bound)]
+            self._progress(Progress(stage, self.elapsed_s, *known))
 
     # -- what is left ------------------------------------------------------------------------------------------------
 

@@ -1,7 +1,7 @@
 """Domains of topologies in numbers: what each has, and how much of it is in use, before or after a plan."""
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -61,10 +61,9 @@ class DomainLine:
             "gangs": [{"gang": key, "gpus": gpus} for key, gpus in self.gangs],
         }
 
-    @property
-    def tenants(self) -> str:
-        """The largest gangs in words."""
-        named = [f"{key} {gpus:g}" for key, gpus in self.gangs[:_NAMED]]
+    def tenants(self, names: Mapping[str, str]) -> str:
+        """The largest gangs in words, by their ``names``."""
+        named = [f"{names.get(key, key)} {gpus:g}" for key, gpus in self.gangs[:_NAMED]]
         more = len(self.gangs) - _NAMED
         return ", ".join([*named, f"{more} more"] if more > 0 else named)
 

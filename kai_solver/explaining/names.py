@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator
 from difflib import get_close_matches
 
 from kai_solver.domain import Gang, Snapshot
-from kai_solver.domain.names import short_name
+from kai_solver.domain.names import names_of, short_name
 from kai_solver.errors import InputError
 
 _LISTED = 5
@@ -15,7 +15,8 @@ _LONGEST = 253
 def find_gang(snapshot: Snapshot, name: str) -> Gang:
     """The gang that ``name`` means, with a namespace before it or without.
 
-    In this order: the name of a gang, of a pod, of the workload that a gang was made for, the beginning of one of them.
+    In this order: the name of a gang, of a pod, of the workload that a gang was made for, the beginning of one of them
+    without the namespace, then with it.
 
     Raises
     ------
@@ -26,14 +27,15 @@ def find_gang(snapshot: Snapshot, name: str) -> Gang:
     for way in ways:
         found = [gang for gang in snapshot.gangs if _is_named(name, way(gang))]
         if found:
-            return _the_only(found, name, "are named")
-    begun = [
-        gang
-        for gang in snapshot.gangs
-        if name and any(known.startswith(name) or _bare(known).startswith(name) for way in ways for known in way(gang))
-    ]
-    if begun:
-        return _the_only(begun, name, "begin with")
+            return _the_only(snapshot, found, name, "are named")
+    for part in (_bare, str):
+        begun = [
+            gang
+            for gang in snapshot.gangs
+            if name and any(part(known).startswith(name) for way in ways for known in way(gang))
+        ]
+        if begun:
+            return _the_only(snapshot, begun, name, "begin with")
     raise InputError(f"no gang, pod or workload is named {name!r}", cure=_nearest(snapshot, name))
 
 
@@ -57,12 +59,13 @@ def _is_named(name: str, keys: Iterator[str]) -> bool:
     return any(name in (key, _bare(key)) for key in keys)
 
 
-def _the_only(found: list[Gang], name: str, how: str) -> Gang:
+def _the_only(snapshot: Snapshot, found: list[Gang], name: str, how: str) -> Gang:
     exact = [gang for gang in found if gang.key == name]
     if len(exact or found) == 1:
         return (exact or found)[0]
     more = f" and {len(found) - _LISTED} more" if len(found) > _LISTED else ""
-    keys = ", ".join(gang.key for gang in found[:_LISTED])
+    names = names_of(snapshot.gangs)
+    keys = ", ".join(names[gang.key] for gang in found[:_LISTED])
     raise InputError(f"several gangs {how} {name!r}", cure=f"Choose one: {keys}{more}")
 
 

@@ -150,11 +150,13 @@ class StageOptimizer:
         may_part = estimate >= PARTED_FROM and self._is_of_ours()
         joints = (components(joint) if may_part else [joint]) if is_whole else []
         known = choice.bounds if choice is not None and len(joints) == 1 else {}
-        parts = self._search(outcome, joints, known) if joints else []
+        is_partial = model_input.is_partial(rights.movable)
+        is_of_all = len(joints) == 1 and not is_partial and not is_loose(outcome, rights)
+        parts = self._search(outcome, joints, known, is_of_all=is_of_all) if joints else []
         fault, improved = self._improve(outcome, joint, parts, rights)
         if improved or not any(part.better for part in parts):
             reseat(outcome)
-        certain, is_partial = not is_loose(outcome, rights), model_input.is_partial(rights.movable)
+        certain = not is_loose(outcome, rights)
         notes = tuple(dict.fromkeys(note for part in parts for note in part.result.notes))
         notes = (*notes, fault) if fault and not improved else notes
         if choice is not None and choice.note and not is_better and not improved:
@@ -183,36 +185,53 @@ class StageOptimizer:
         stages = {stage.name for stage in self.model.stages}
         return are_kept_by_all(self.model.families) and stages <= {*STAGES, *OPTIONAL_STAGES}
 
-    def _search(self, outcome: Outcome, parts: Sequence[Joint], known: Mapping[str, int]) -> list[_Part]:
+    def _search(
+        self, outcome: Outcome, parts: Sequence[Joint], known: Mapping[str, int], *, is_of_all: bool
+    ) -> list[_Part]:
         """Search every part, with time by its size; what one does not use is the others'.
 
-        ``known``: bounds by stage.
+        ``known``: bounds by stage. ``is_of_all``: what bounds a model's solution bounds every plan.
         """
         names = [stage.name for stage in self.model.stages]
         forms = [formulate(part, self.model.families, names) for part in parts]
         if len(forms) == 1:
-            return [self._search_part(outcome, forms[0], known)]
+            return [self._search_part(outcome, forms[0], known, is_of_all=is_of_all)]
         sizes, whole = [form.spec.size[0] for form in forms], self.solver_client
         found: list[_Part] = []
         for number, form in enumerate(forms):
             rest = sizes if self.model.search.deterministic else sizes[number:]
             budget = whole.budget.apart(max(0.0, whole.budget.left_s) * sizes[number] / max(1, sum(rest)))
             self.solver_client = replace(whole, budget=budget)
-            found.append(self._search_part(outcome, form, known))
+            found.append(self._search_part(outcome, form, known, is_of_all=is_of_all))
             if found[-1].plan is None:
                 found[-1].plan = self._completed(form, found[-1].main, outcome)
             whole.budget.settle(budget)
         self.solver_client = whole
         return found
 
-    def _search_part(self, outcome: Outcome, form: Formulation, known: Mapping[str, int]) -> _Part:
+    def _search_part(
+        self, outcome: Outcome, form: Formulation, known: Mapping[str, int], *, is_of_all: bool
+    ) -> _Part:
         main = main_values(outcome, form)
         stages = self._objectives(form)
         hint = self._completed(form, main, outcome)
-        result = self.solver_client.minimize(form, stages, hint, self.progress, known, rounds=ROUNDS)
+        result = self.solver_client.minimize(form, stages, hint, self._telling(form, is_of_all=is_of_all), known, rounds=ROUNDS)
         values = result.values
         better = [values] if values is not None and self._is_better(form, values, hint, main) else []
         return _Part(form, main, stages, result, better, hint)
+
+    def _telling(self, form: Formulation, *, is_of_all: bool) -> Progress | None:
+        """Progress, with bounds only as the plan's stages will claim them (`_believed`)."""
+        tell, joint = self.progress, form.variables.joint
+        if tell is None:
+            return None
+
+        def told(stage: str, value: int | None, bound: int | None) -> None:
+            is_claimed = is_of_all and bound is not None
+            fewest = _fewest_moves(joint, bound) if bound is not None and stage == "moved-pods" else bound
+            tell(stage, value, fewest if is_claimed else None)
+
+        return told
 
     def _improve(self, outcome: Outcome, joint: Joint, parts: Sequence[_Part], rights: Rights) -> tuple[str, bool]:
         """Put what is better into effect, part after part; what was in the way at last, and whether anything is."""

@@ -45,8 +45,8 @@ _SMALL_PACE, _LARGE_PACE = _Pace(0.2, 0.5, 0.0), _Pace(0.0, 0.25, 0.15)
 it 0.01 s to count broken gangs and evicted pods: nothing was proven, and 0.4 s were left over (2026-11-22).
 """
 
-Progress = Callable[[str, int | None, int], None]
-"""Called with (stage, objective or None, bound) whenever one of them improves, and when the stage ends."""
+Progress = Callable[[str, int | None, int | None], None]
+"""Called with (stage, objective or None, bound or None) whenever one of them improves, and when the stage ends."""
 
 
 class Solver(Protocol):

@@ -75,6 +75,15 @@ def test_the_table_is_a_tree(instance: Path) -> None:
     assert "1 of 5 nodes are outside of nvlink." in out
 
 
+@pytest.mark.parametrize("command", [["topology"], ["topology", "--node", "gpu-09"], ["validate"], ["fairshare"]])
+def test_gangs_have_the_names_that_people_gave_them(command: list[str]) -> None:
+    """Not those of KAI's pod grouper, as ``pg-sweep-0-d3466f6e-...``."""
+    snapshot = Path(__file__).parents[2] / "instances" / "kai-snapshots" / "before-reclaim.zip"
+    done = CliRunner().invoke(app, [command[0], str(snapshot), *command[1:]])
+    assert "typo-queue" in done.output
+    assert "/pg-" not in done.output
+
+
 def test_a_plan_is_carried_out_first(instance: Path, tmp_path: Path) -> None:
     plan = tmp_path / "plan.json"
     CliRunner().invoke(app, ["solve", str(instance), *GREEDY, "--output", str(plan)])

@@ -54,6 +54,17 @@ def test_a_name_that_fits_no_gang_or_several_gets_what_is_like_it(name: str, wor
     assert words in str(caught.value)
 
 
+def test_own_names_go_before_namespaces() -> None:
+    train = gang(f"pg-nsight-{UID}", pod("worker-0", GpuRequest(1)))
+    assert find_gang(snapshot(train, gang("train", pod("train-0", GpuRequest(1)))), "ns") is train
+
+
+def test_several_gangs_are_named_as_other_commands_name_them() -> None:
+    several = [gang(f"pg-sweep-{i}-{UID}", pod(f"sweep-{i}-x", GpuRequest(1))) for i in range(2)]
+    with pytest.raises(InputError, match="Choose one: ns/sweep-0, ns/sweep-1$"):
+        find_gang(snapshot(*several), "sweep")
+
+
 def test_names_of_people_are_kept() -> None:
     assert short_name("ns/pg-mine") == "ns/pg-mine"
     assert short_name("pg-mine-2") == "pg-mine-2"
