@@ -11,11 +11,11 @@ from kai_solver.check.parts import devices_of, memory_of
 from kai_solver.check.scene import Scene
 from kai_solver.check.violation import Violation
 from kai_solver.domain import Node, Pod
-from kai_solver.units import GPU, MILLI
+from kai_solver.units import GPU, MILLI, form
 
 Amounts = npt.NDArray[np.int64]
 
-_UNITS = {"cpu": "m", "gpu": "m", "memory": " bytes"}
+_UNITS = {"cpu": "m", "memory": " bytes"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,5 +113,8 @@ def _say(scene: Scene, load: Load, broken: npt.NDArray[np.bool_], when: str) -> 
         unit = _UNITS.get(resource, "")
         scale = memory_of(nodes[row]) if column == GPU else 1
         used, of = (amounts[row, column] / scale for amounts in (load.used, load.allocatable))
+        says = f"{resource} {used:.15g}{unit} used of {of:.15g}{unit}"
+        if column == GPU:
+            says = f"{used / MILLI:.15g} {form(used / MILLI, 'GPU')} used of {of / MILLI:.15g}"
         name = nodes[row].name
-        yield Violation("capacity", name, f"node {name}: {resource} {used:.15g}{unit} used of {of:.15g}{unit}{when}")
+        yield Violation("capacity", name, f"node {name}: {says}{when}")

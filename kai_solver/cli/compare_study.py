@@ -198,7 +198,7 @@ def _tasks(definition: Definition) -> int:
 
 
 def _definition(asked: Asked) -> Definition:
-    models = tuple(None if name == KUBE_DEFAULT else load_model(name) for name in asked.models)
+    models = tuple(None if name == KUBE_DEFAULT else load_model(name, [KUBE_DEFAULT]) for name in asked.models)
     names = [KUBE_DEFAULT if model is None else model.name for model in models]
     if twice := next((name for name in names if names.count(name) > 1), ""):
         cure = "Name each once, and give models in files names of their own"

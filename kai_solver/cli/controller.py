@@ -43,9 +43,9 @@ def controller(
         bool,
         typer.Option("--embedded", help="Schedule a cluster in memory with changing work, for a first look."),
     ] = False,
-    seconds: Annotated[
-        float | None,
-        typer.Option("--for", metavar="SECONDS", min=0.1, help="End after this many seconds; none: when interrupted."),
+    lasting: Annotated[
+        str | None,
+        typer.Option("--for", metavar="TIME", help="End after this time, like 60 or 10m; none: when interrupted."),
     ] = None,
     show_settings: Annotated[bool, typer.Option("--show-settings", help="Print all settings and exit.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="With --show-settings: JSON instead of YAML.")] = False,
@@ -63,8 +63,10 @@ def controller(
       kai-solver controller --show-settings > settings.yaml
     """
     from kai_solver.cli.documents import deliver, document
+    from kai_solver.cli.inputs import parse_span_s
     from kai_solver.controller.settings import load_settings, settings_text
 
+    seconds = None if lasting is None else parse_span_s(lasting)
     settings = load_settings(
         config,
         kubeconfig=kubeconfig,

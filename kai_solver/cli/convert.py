@@ -76,8 +76,10 @@ def convert(
     _check_output(output, force=force)
     form = to or (Form.SNAPSHOT if output.suffix == ".zip" else Form.NATIVE)
     if (form is Form.SNAPSHOT) != (output.suffix == ".zip"):
-        problem = f"is not a name for {form.value}: a snapshot is a .zip file, and nothing else is one"
-        raise InputError(problem, file=str(output), field="--to", cure="Leave --to out, or change the name")
+        is_zip = output.suffix == ".zip"
+        problem = "a .zip is always a KAI snapshot" if is_zip else "a KAI snapshot is always a .zip"
+        cure = f"Name a {'.yaml or .json' if is_zip else '.zip'} file, or leave --to out"
+        raise InputError(problem, file=str(output), field="--to", cure=cure)
     if mapping is not None and history is None:
         raise InputError("says how to read a history", field="--mapping", cure="Name the history: --history FILE")
     limits = parse_limits(input_limit)

@@ -1,5 +1,6 @@
 """What commands have in common before they decide: instance, model, ladder, budget."""
 
+import threading
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
@@ -81,7 +82,7 @@ def chosen_name(name: str, known: Iterable[str], noun: str, option: str) -> str:
         return begun[0]
     like = begun or get_close_matches(name, every, n=_LISTED) or every
     more = f" and {len(like) - _LISTED:,} more" if len(like) > _LISTED else ""
-    listed = ", ".join(like[:_LISTED]) + more
+    listed = ", ".join(map(repr, like[:_LISTED])) + more
     problem = f"several begin with {name!r}" if begun else f"the instance has no {noun} {name!r}"
     cure = f"Choose one: {listed}" if begun else f"It has {listed}" if every else "It has none"
     raise InputError(problem, field=option, cure=cure)
@@ -163,6 +164,34 @@ def parse_limits(texts: list[str] | None) -> "Limits":
     return replace(DEFAULT_LIMITS, **found)
 
 
+def parse_span_s(text: str) -> float:
+    """Seconds of ``--for``: how long a command runs.
+
+    Raises
+    ------
+    InputError
+        Not a duration, or shorter than 0.1 s.
+    """
+    seconds = _seconds_of(text, "--for")
+    if not LEAST_SPAN_S <= seconds <= threading.TIMEOUT_MAX:
+        cure = "Give a time of 0.1 s or more, like 90, 10m or 8h"
+        raise InputError(f"{text!r} is not a time to run for", field="--for", cure=cure)
+    return seconds
+
+
+LEAST_SPAN_S = 0.1
+
+
+def _seconds_of(text: str, option: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        try:
+            return parse_duration_s(text)
+        except InputError as error:
+            raise InputError(error.problem, field=option, cure=error.cure) from error
+
+
 def parse_budget_s(text: str) -> float:
     """Seconds of ``2s``, ``500ms``, ``1m`` or a bare number.
 
@@ -171,13 +200,7 @@ def parse_budget_s(text: str) -> float:
     InputError
         Not a duration, or not above zero.
     """
-    try:
-        seconds = float(text)
-    except ValueError:
-        try:
-            seconds = parse_duration_s(text)
-        except InputError as error:
-            raise InputError(error.problem, field="--budget", cure=error.cure) from error
+    seconds = _seconds_of(text, "--budget")
     if not 0 < seconds <= 86_400:
         raise InputError(f"{text!r} is not a budget", field="--budget", cure="Give more than zero, and a day at most")
     return seconds

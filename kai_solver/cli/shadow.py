@@ -1,6 +1,5 @@
 """``kai-solver shadow``: what kai-solver would have done, beside what the scheduler at work did."""
 
-import math
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -161,16 +160,14 @@ def _folder(store: Path | None) -> Iterator[Path]:
 
 def _look_on(folder: Path, lasting: str | None, chosen: dict[str, Any], *, quiet: bool) -> None:
     """A dry run in this process, which stores what it sees in ``folder``."""
+    from kai_solver.cli.inputs import parse_span_s
     from kai_solver.cli.interrupt import stop_when_told
     from kai_solver.cluster.rest import connect
     from kai_solver.controller.app import Controller
     from kai_solver.controller.logs import configure_logs
     from kai_solver.controller.settings import load_settings
-    from kai_solver.units import parse_duration_s
 
-    seconds = None if lasting is None else parse_duration_s(lasting)
-    if seconds is not None and not 0 < seconds < math.inf:
-        raise InputError(f"{lasting!r} is no time to look on for", field="--for", cure="Give a time, like 10m or 8h")
+    seconds = None if lasting is None else parse_span_s(lasting)
     chosen |= dict.fromkeys(("metrics_bind_address", "health_bind_address", "answers_bind_address"), "")
     chosen |= {"dry_run": True, "recording": {"folder": str(folder), "files": 1000}}
     settings = load_settings(log_level="warning", log_format="console", **chosen)

@@ -117,7 +117,7 @@ def _models(names: list[str]) -> "dict[str, SolverModel | None]":
     from kai_solver.lab.simulate import KubeDefault
     from kai_solver.modelfiles import load_model
 
-    return {name: None if name == KubeDefault.name else load_model(name) for name in names}
+    return {name: None if name == KubeDefault.name else load_model(name, [KubeDefault.name]) for name in names}
 
 
 def _replay_all(

@@ -136,7 +136,14 @@ def _rows(board: "GpuBoard", names: Mapping[str, str]) -> Iterator[list[str]]:
         link = board.link(holder)
         figures = ["", "", ""] if link is None else [link.kind, str(link.gb_s), ", ".join(map(str, link.gpus)) or "any"]
         gpus = "?" if holder.known == "unknown" else ranges(holder.gpus)
-        yield [names.get(holder.gang, holder.gang), holder.pod.rpartition("/")[2], _count(holder), gpus, holder.known, *figures]
+        yield [
+            names.get(holder.gang, holder.gang),
+            holder.pod.rpartition("/")[2],
+            _count(holder),
+            gpus,
+            holder.known,
+            *figures,
+        ]
 
 
 def _count(holder: "Holder") -> str:

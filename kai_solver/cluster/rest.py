@@ -2,11 +2,13 @@
 
 import contextlib
 import http.client
+import os
 import socket
 import threading
 import traceback
 import weakref
 from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
 from typing import Any, cast
 from urllib.parse import urlencode
 
@@ -49,6 +51,9 @@ def connect(
         No usable configuration; names what was tried.
     """
     settings = client.Configuration()
+    if kubeconfig and not any(Path(part).expanduser().exists() for part in kubeconfig.split(os.pathsep)):
+        cure = "Name the file that kubectl uses, like ~/.kube/config"
+        raise InputError("cannot be read: no such file", file=kubeconfig, cure=cure)
     try:
         if kubeconfig or context:
             config.load_kube_config(kubeconfig or None, context or None, client_configuration=settings)  # type: ignore[no-untyped-call]

@@ -62,7 +62,11 @@ def check_variables(environment: Mapping[str, str], keys: Iterable[str], named: 
         if _is_of_a_service(stated, value):
             continue
         like = nearest(name, sorted(alone))
-        cure = f"Did you mean {PREFIX}{like}?" if like else "Remove it. `kai-solver controller --show-settings` prints all keys"
+        cure = (
+            f"Did you mean {PREFIX}{like}?"
+            if like
+            else "Remove it. `kai-solver controller --show-settings` prints all keys"
+        )
         raise InputError("unknown setting", field=stated, cure=cure)
 
 

@@ -6,7 +6,7 @@ from typing import Any
 from kai_solver.errors import shown
 
 _PROBLEMS = {
-    "missing": "is missing",
+    **dict.fromkeys(("missing", "union_tag_not_found"), "is missing"),
     "extra_forbidden": "is not a key of this format",
     "finite_number": "is not a finite number",
     "less_than_equal": "must be {le} or less",
@@ -40,6 +40,8 @@ def problem_of(error: Mapping[str, Any]) -> str:
     context = error.get("ctx", {})
     if error["type"] in ("literal_error", "enum"):
         return f"is {shown(error['input'])}, and must be one of {context.get('expected', '')}"
+    if error["type"] == "union_tag_invalid":
+        return f"'{context['tag']}' is not known"
     words = _PROBLEMS.get(str(error["type"]))
     if words is not None:
         return words.format(**{name: _whole(value) for name, value in context.items()})

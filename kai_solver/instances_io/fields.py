@@ -1,13 +1,15 @@
 """Field types of the file formats, and pydantic's errors in our words: file, field and cure."""
 
-from collections.abc import Callable
+import re
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
 from typing import Annotated, Any, TypeVar
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 from pydantic.alias_generators import to_camel
 from pydantic_core import ErrorDetails, PydanticCustomError
 
-from kai_solver.errors import InputError, nearest, printable
+from kai_solver.errors import InputError, nearest, printable, shown
 from kai_solver.errors.values import problem_of
 from kai_solver.units import MILLI, UNLIMITED, parse_duration_s, parse_quantity
 
@@ -77,15 +79,29 @@ def _mebibytes(value: Any) -> int:
 
 def _moment(value: Any) -> Any:
     """Epoch seconds stay numbers; a duration such as ``10m`` stays text and means that long ago."""
-    cure = 'Give epoch seconds, or how long ago: "10m"'
-    _checked_seconds(value, "moment", cure)
-    return value
+    return _checked_moment(value, 'how long ago: "10m"')
 
 
 def _coming(value: Any) -> Any:
     """Epoch seconds stay numbers; a duration such as ``2h`` stays text and means in so long."""
-    cure = 'Give epoch seconds, or in how long: "2h"'
-    _checked_seconds(value, "moment", cure)
+    return _checked_moment(value, 'in how long: "2h"')
+
+
+def _checked_moment(value: Any, relative: str) -> Any:
+    """``value``, or the epoch seconds of a time with a zone, as Kubernetes writes it."""
+    if isinstance(value, str) and "-" in value[1:]:
+        from kai_solver.kubeobjects.raw import parse_time_s
+
+        stamp_s = parse_time_s(value)
+        if stamp_s is not None:
+            return stamp_s
+    cure = f"Give a time with its zone (2026-11-01T08:00:00Z), epoch seconds, or {relative}"
+    try:
+        _checked_seconds(value, "moment", cure)
+    except InputError as error:
+        if "is not a duration" not in error.problem:
+            raise
+        raise InputError(f"{shown(value)} is not a moment", cure=cure) from None
     return value
 
 
@@ -172,9 +188,19 @@ def validate(model: type[M], document: Any, file: str, error: type[InputError] =
         errors = invalid.errors(include_url=False)
         first = errors[0]
         more = f" (and {len(errors) - 1} more)" if len(errors) > 1 else ""
-        raise error(
-            problem_of(first) + more, file=file, field=path_of(first["loc"]), cure=_cure(first, model)
-        ) from None
+        raise error(problem_of(first) + more, file=file, field=_field(first, model), cure=_cure(first, model)) from None
+
+
+def _field(error: ErrorDetails, model: type[BaseModel]) -> str:
+    """Where the error is in the file; of a kind that is not known, the key that names it."""
+    location = tuple(part for part, is_tag, _ in _steps(model, error["loc"]) if not is_tag)
+    if error["type"] in _OF_KINDS:
+        location = (*location, str(error["ctx"]["discriminator"]).strip("'"))
+    return path_of(location)
+
+
+_OF_KINDS = ("union_tag_invalid", "union_tag_not_found")
+"""Errors of parts that a key (``kind``) tells apart."""
 
 
 def path_of(location: tuple[int | str, ...]) -> str:
@@ -192,6 +218,10 @@ def _cure(error: ErrorDetails, model: type[BaseModel]) -> str:
         wrong, known = str(error["loc"][-1]), sorted(_keys_at(model, error["loc"][:-1]))
         close = nearest(wrong, known)
         return f"Did you mean {close!r}?" if close else f"Allowed here: {', '.join(known)}" if known else "Remove it"
+    if error["type"] in _OF_KINDS:
+        kinds = re.findall(r"'(.+?)'", error["ctx"].get("expected_tags", "")) or list(_kinds_at(model, error["loc"]))
+        close = nearest(str(error["ctx"].get("tag", "")), kinds)
+        return f"Did you mean {close}?" if close else f"Write one of {', '.join(kinds)}"
     if error["type"] == "string_type" and isinstance(error["input"], bool | int | float):
         return "Write it in quotes"  # YAML reads no, on and 5 as other things than names
     cure = error.get("ctx", {}).get("cure")
@@ -200,12 +230,34 @@ def _cure(error: ErrorDetails, model: type[BaseModel]) -> str:
 
 def _keys_at(model: type[BaseModel], location: tuple[int | str, ...]) -> set[str]:
     """Keys that the model at ``location`` below ``model`` allows; empty where that cannot be told."""
+    return set(_schema_at(model, location).get("properties", {}))
+
+
+def _kinds_at(model: type[BaseModel], location: tuple[int | str, ...]) -> Iterable[str]:
+    """Kinds of the parts that ``location`` may hold."""
+    found: dict[str, str] = _schema_at(model, location).get("discriminator", {}).get("mapping", {})
+    return found
+
+
+def _schema_at(model: type[BaseModel], location: tuple[int | str, ...]) -> dict[str, Any]:
+    return deque(_steps(model, ("", *location)), maxlen=1)[0][2]
+
+
+def _steps(model: type[BaseModel], location: tuple[int | str, ...]) -> Iterator[tuple[int | str, bool, dict[str, Any]]]:
+    """Each part of pydantic's ``location``, whether it is the kind of what is there and no key, and what is there.
+
+    The empty part is the model itself.
+    """
     schema = model.model_json_schema(by_alias=True, mode="validation")
     definitions, here = schema.get("$defs", {}), schema
     for part in location:
-        here = here.get("items", {}) if isinstance(part, int) else here.get("properties", {}).get(part, {})
-        here = _resolve(here, definitions)
-    return set(_resolve(here, definitions).get("properties", {}))
+        kinds = here.get("discriminator", {}).get("mapping", {})
+        if part in kinds:
+            here = _resolve({"$ref": kinds[part]}, definitions)
+        elif part != "":
+            inner = here.get("items", {}) if isinstance(part, int) else here.get("properties", {}).get(part, {})
+            here = _resolve(inner, definitions)
+        yield part, part in kinds, here
 
 
 def _resolve(schema: dict[str, Any], definitions: dict[str, Any]) -> dict[str, Any]:

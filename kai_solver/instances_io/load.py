@@ -100,6 +100,8 @@ _OTHER_FILES = {
         "Give it with the history: convert INSTANCE OUT --history FILE --mapping FILE",
     ),
     "kai-scenario": ("is a scenario", "Replay it: kai-solver simulate FILE"),
+    "kai-tune": ("is a search space", "Tune a model by it: kai-solver tune FILE"),
+    "kai-study": ("is a study", "Go on with it: kai-solver compare --study FOLDER"),
 }
 """Files of ours that are no instances, by the name of their format: what they are, and what takes them."""
 
@@ -114,7 +116,7 @@ def _without_other_files(documents: list[Document], faults: list[InputError]) ->
         else:
             faults.append(InputError(f"{said[0]} and not an instance", file=file, cure="Keep it in another folder"))
     if not kept:
-        raise faults[-1]
+        refuse_other_files(documents[-1][1], documents[-1][0], "an instance")
     if _importer_of(kept[0][1], kept[0][0]).name != KUBERNETES:
         return kept
     objects = [document for document in kept if not _is_instance(document[1])]
@@ -126,6 +128,21 @@ def _without_other_files(documents: list[Document], faults: list[InputError]) ->
 def _is_instance(document: Mapping[str, Any]) -> bool:
     """Whether a document is a whole instance, and so none of several Kubernetes objects."""
     return any(importer.name != KUBERNETES and importer.recognises(document) for importer in BUILT_IN)
+
+
+def refuse_other_files(document: Mapping[str, Any], file: str, wanted: str) -> None:
+    """Refuse an instance, and what is another file of ours than the ``wanted``.
+
+    Raises
+    ------
+    InputError
+        Names what it is and the command that takes it.
+    """
+    said = _other_file(document)
+    if said is None and any(importer.recognises(document) for importer in BUILT_IN):
+        said = "is an instance", "Solve it: kai-solver solve FILE"
+    if said is not None and said[0] != f"is {wanted}":
+        raise InputError(f"{said[0]} and not {wanted}", file=file, cure=said[1])
 
 
 def _other_file(document: Mapping[str, Any]) -> tuple[str, str] | None:

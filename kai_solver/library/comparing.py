@@ -150,7 +150,7 @@ def compare(
     definition = Definition(
         command="compare",
         sources=sources_of(map(Path, files)),
-        models=tuple(None if name == KUBE_DEFAULT else load_model(str(name)) for name in names),
+        models=tuple(None if name == KUBE_DEFAULT else load_model(str(name), [KUBE_DEFAULT]) for name in names),
         seeds=tuple(seeds),
         budget_s=budget_of(budget_s),
         clock=clock,

@@ -156,7 +156,7 @@ def simulate(
     if seed is not None:
         check_seed(seed)
     seconds = budget_of(budget_s)
-    models = {name: load_model(name) for name in names if name != KubeDefault.name}
+    models = {name: load_model(name, [KubeDefault.name]) for name in names if name != KubeDefault.name}
     start_s = time.monotonic()
     if isinstance(scenario, Mapping):
         loaded = scenario_of(scenario, seed=seed)

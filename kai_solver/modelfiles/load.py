@@ -3,7 +3,7 @@
 import hashlib
 import json
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -37,17 +37,18 @@ def available_models() -> tuple[str, ...]:
     return tuple(sorted(names, key=lambda name: name != "default"))
 
 
-def load_model(name_or_path: str | Path = "default") -> SolverModel:
+def load_model(name_or_path: str | Path = "default", others: Sequence[str] = ()) -> SolverModel:
     """Read a model: the name of a shipped one, or the path of a TOML file.
 
     A file may say ``extends = "default"`` and give only what differs; tables are merged key by key, lists replaced.
+    ``others``: what may stand in place of a model there, for the message.
 
     Raises
     ------
     ModelFileError
         No such model, or a key or value that is not allowed: it names file, key and what is allowed.
     """
-    path = _find(str(name_or_path))
+    path = _find(str(name_or_path), others)
     return model_from_document(_inherited(path, ()), str(path))
 
 
@@ -120,15 +121,16 @@ def _shipped() -> Path:
     return packed if packed.is_dir() else _PACKAGE.parent / "models"
 
 
-def _find(name: str) -> Path:
+def _find(name: str, others: Sequence[str] = ()) -> Path:
     if name in available_models():
         return _shipped() / f"{name}.toml"
     path = Path(name)
     if path.suffix == ".toml" or path.is_file():
         return path
-    close = nearest(name, available_models())
+    known = (*available_models(), *others)
+    close = nearest(name, known)
     hint = f"Did you mean {close!r}? " if close else ""
-    cure = f"{hint}Models: {', '.join(available_models())}; or give the path of a .toml file"
+    cure = f"{hint}Models: {', '.join(known)}; or give the path of a .toml file"
     raise ModelFileError(f"unknown model {name!r}", cure=cure)
 
 

@@ -103,7 +103,9 @@ def _without_queue(gang: Gang, why: str) -> Pending:
     else:
         reason = Reason.QUEUE_DOES_NOT_EXIST
     errors = (FitError(reason.value, (why,)),)
-    blocker = Blocker("queue", gang.queue, "a leaf queue", _BLOCKED_BY[reason])
+    _, _, cause = why.partition("takes no part: ")
+    blocked_by = f"set aside, as {cause}" if cause else _BLOCKED_BY[reason]
+    blocker = Blocker("queue", gang.queue, "a leaf queue", blocked_by)
     return Pending(gang.key, reason, why, Proof("proven", "rule", (blocker,)), errors)
 
 

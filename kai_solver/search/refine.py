@@ -209,13 +209,13 @@ class StageOptimizer:
         self.solver_client = whole
         return found
 
-    def _search_part(
-        self, outcome: Outcome, form: Formulation, known: Mapping[str, int], *, is_of_all: bool
-    ) -> _Part:
+    def _search_part(self, outcome: Outcome, form: Formulation, known: Mapping[str, int], *, is_of_all: bool) -> _Part:
         main = main_values(outcome, form)
         stages = self._objectives(form)
         hint = self._completed(form, main, outcome)
-        result = self.solver_client.minimize(form, stages, hint, self._telling(form, is_of_all=is_of_all), known, rounds=ROUNDS)
+        result = self.solver_client.minimize(
+            form, stages, hint, self._telling(form, is_of_all=is_of_all), known, rounds=ROUNDS
+        )
         values = result.values
         better = [values] if values is not None and self._is_better(form, values, hint, main) else []
         return _Part(form, main, stages, result, better, hint)

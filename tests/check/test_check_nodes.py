@@ -121,6 +121,12 @@ def test_a_node_without_enough_cpu_is_over_capacity() -> None:
     assert [violation.text for violation in found] == ["node n1: cpu 200m used of 150m"]
 
 
+def test_gpus_over_capacity_are_counted_in_gpus() -> None:
+    here = a_cluster([a_node("n1", 1)], [a_gang("g", gpus=2)])
+    found = check_plan(here, plan(bind("g", 0, "n1", 0, 1)))
+    assert "node n1: 2 GPUs used of 1" in [violation.text for violation in found]
+
+
 def test_pods_of_other_schedulers_hold_capacity() -> None:
     stranger = Pod("sys", "s", (64_000, 0, 0, 1), status=PodStatus.RUNNING, node="n1")
     here = a_cluster([a_node("n1", 2)], [a_gang("g")], foreign=(stranger,))

@@ -89,6 +89,11 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         "bad-plan.json": json.dumps(PLAN | {"binds": [{"pod": "x/y"}]}),
         "scenario.yaml": scenario,
         "bad-scenario.yaml": f"{scenario}\njobz: []\n",
+        "kind-scenario.yaml": scenario.replace("kind: generate", "kind: generator"),
+        "no-kind-scenario.yaml": scenario.replace("- kind: generate\n    name", "- name"),
+        "key-scenario.yaml": scenario.replace("perHour", "perhour"),
+        "a-study.yaml": "format: kai-study/v1\n",
+        "date.yaml": GOOD.replace("train, namespace", "train, created: 2026-11-01, namespace"),
         "case.json": (
             INSTANCES / "cases" / "action_allocate" / "000_allocate_elastic_job_full_allocate.json"
         ).read_text(),

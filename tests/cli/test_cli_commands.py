@@ -8,6 +8,7 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from kai_solver.cli.app import app
+from kai_solver.cli.inputs import parse_span_s
 from kai_solver.domain import Eviction, Plan
 from kai_solver.errors import SolverError
 from kai_solver.instances_io.planfile import plan_to_document
@@ -416,6 +417,11 @@ def test_a_limit_that_is_none_is_refused(tmp_path: Path, limit: str) -> None:
     refused = run("fairshare", tmp_path / "missing.yaml", "--input-limit", limit)
     assert refused.exit_code == 2
     assert f"--input-limit: {limit!r} is not a limit. Write bytes=4Gi" in refused.output
+
+
+@pytest.mark.parametrize(("text", "seconds"), [("60", 60.0), ("1m", 60.0), ("0.5", 0.5), ("1h30m", 5400.0)])
+def test_how_long_a_command_runs_is_given_in_seconds_or_as_a_duration(text: str, seconds: float) -> None:
+    assert parse_span_s(text) == seconds
 
 
 UTF16 = '{"a": 1}'.encode("utf-16")

@@ -50,7 +50,10 @@ def test_the_environment_goes_before_the_file_and_flags_before_both(
         ("KAI_SOLVER_DRYRUN", "Did you mean KAI_SOLVER_DRY_RUN?"),
         ("kai_solver_dryrun", "Did you mean KAI_SOLVER_DRY_RUN?"),
         ("KAI_SOLVER_EVICTION__PER_CYCLE", "Did you mean KAI_SOLVER_EVICTIONS__PER_CYCLE?"),
-        ("KAI_SOLVER_METRICS_PORT", "Did you mean KAI_SOLVER_METRICS_"),  # a Service's is an address, as tcp://10.0.0.1:8080
+        (
+            "KAI_SOLVER_METRICS_PORT",
+            "Did you mean KAI_SOLVER_METRICS_",
+        ),  # a Service's is an address, as tcp://10.0.0.1:8080
         ("KAI_SOLVER_XYZ", "Remove it"),
     ],
 )
@@ -101,7 +104,7 @@ def test_a_variable_may_be_json_of_a_group_of_keys(monkeypatch: pytest.MonkeyPat
     found = load_settings()
     assert (found.evictions.per_cycle, found.past_usage.allocated.gpu) == (3, "up")
     monkeypatch.setenv("KAI_SOLVER_EVICTIONS", "many")
-    with pytest.raises(InputError, match="^KAI_SOLVER_EVICTIONS: is not valid JSON"):
+    with pytest.raises(InputError, match=r"^KAI_SOLVER_EVICTIONS: is not valid JSON"):
         load_settings()
 
 

@@ -61,7 +61,7 @@ def test_own_names_go_before_namespaces() -> None:
 
 def test_several_gangs_are_named_as_other_commands_name_them() -> None:
     several = [gang(f"pg-sweep-{i}-{UID}", pod(f"sweep-{i}-x", GpuRequest(1))) for i in range(2)]
-    with pytest.raises(InputError, match="Choose one: ns/sweep-0, ns/sweep-1$"):
+    with pytest.raises(InputError, match=r"Choose one: ns/sweep-0, ns/sweep-1$"):
         find_gang(snapshot(*several), "sweep")
 
 

@@ -134,7 +134,9 @@ def test_a_folder_of_archives_alone_says_that_none_is_read(tmp_path: Path) -> No
 
 def test_the_only_node_that_is_set_aside_is_named(tmp_path: Path) -> None:
     (tmp_path / "one.yaml").write_text(KUBERNETES.replace("8Gi", "64GB"))
-    with pytest.raises(InputError, match="has no nodes, and Node n1 was set aside: .*memory: '64GB' is not a quantity"):
+    with pytest.raises(
+        InputError, match=r"has no nodes, and Node n1 was set aside: .*memory: '64GB' is not a quantity"
+    ):
         check_complete("one.yaml", load_instance(tmp_path / "one.yaml"))
 
 

@@ -1,5 +1,6 @@
 """The native format: what is written by hand comes out as meant, and slips are named with field and cure."""
 
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -95,6 +96,8 @@ def test_earlier_queues_and_gangs_of_the_file_are_older() -> None:
 
 
 def test_moments_are_epoch_seconds_or_durations_back_from_now() -> None:
+    [gang] = with_gang(created="2026-11-01T08:00:00+02:00").gangs
+    assert gang.created_s == datetime(2026, 11, 1, 6, tzinfo=UTC).timestamp()
     [gang] = with_gang(created="1h30m", lastStart=123.5, staleSince="61s").gangs
     assert gang.created_s == 1_700_000_000 - 5400
     assert gang.last_start_s == 123.5
@@ -213,6 +216,8 @@ def test_a_slip_is_named_with_its_field_and_a_cure(document: dict[str, Any], fie
         ({"pods": [{"running": {"node-0": 1}, "node": "node-0"}]}, "gangs[0].pods[0].running"),
         ({"pods": [{"status": "Flying"}]}, "gangs[0].pods[0].status"),
         ({"created": "yesterday"}, "gangs[0].created"),
+        ({"created": "2026-11-01"}, "gangs[0].created"),  # in which zone?
+        ({"created": "2026-11-01T08:00:00"}, "gangs[0].created"),
         ({"minMember": -1}, "gangs[0].minMember"),
         ({"minMember": 1, "groups": [{"name": "a", "minMember": 1}]}, "gangs[0].minMember"),
         ({"groups": [{"name": "a", "minMember": 1, "groups": []}]}, "gangs[0].groups[0].minMember"),

@@ -179,6 +179,16 @@ def test_gangs_that_take_no_part_are_told_why(queue: str, set_aside: str, reason
     assert queue in pending.message or set_aside
 
 
+def test_a_queue_without_its_parent_is_told_from_one_that_does_not_exist() -> None:
+    found = {}
+    for queue in ("nowhere", "orphan"):
+        queues = (a_queue("orphan", parent="gone"), a_queue("a"))
+        (pending,) = planned(a_cluster([a_node("n0", 1)], [a_gang("w", 1, queue=queue)], queues)).pending
+        found[queue] = pending.proof.blocking[0].have
+    assert found["nowhere"] == "no such queue"
+    assert found["orphan"] == 'set aside, as the parent queue "gone" of "orphan" does not exist'
+
+
 def test_running_pods_of_a_gang_set_aside_are_not_pending() -> None:
     gang = a_gang("r", 1, on="n0", set_aside="two sizes in one job", queue="a")
     assert planned(a_cluster([a_node("n0", 1)], [gang])).pending == ()

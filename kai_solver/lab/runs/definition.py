@@ -145,7 +145,7 @@ def read_definition(path: Path) -> Definition:
     InputError
         It is none; names the field and the cure.
     """
-    cure = "Name the folder of a study: kai-solver compare --study FOLDER makes one"
+    cure = "Name the folder of a study: kai-solver compare INSTANCE... --study FOLDER makes one"
     if not path.is_file():
         raise InputError("is no study", file=str(path.parent), cure=cure)
     [(name, document), *_] = read_documents(path)

@@ -9,6 +9,7 @@ from kai_solver.domain import Notice, Snapshot
 from kai_solver.errors import InputError
 from kai_solver.instances_io import DEFAULT_LIMITS, Limits, load_instance, read_documents, snapshot_from_native
 from kai_solver.instances_io.fields import validate
+from kai_solver.instances_io.load import refuse_other_files
 from kai_solver.instances_io.native_schema import FORMAT
 from kai_solver.instances_io.openb import openb_snapshot, read_nodes
 from kai_solver.instances_io.scenario_schema import (
@@ -55,6 +56,7 @@ def scenario_of(
 ) -> Scenario:
     """Scenario of a document; paths in it are relative to ``folder``."""
     if document.get("format") != SCENARIO_FORMAT:
+        refuse_other_files(document, file, "a scenario")
         problem = f"{document.get('format')!r} is not a scenario"
         raise InputError(problem, file=file, field="format", cure=f"Write format: {SCENARIO_FORMAT}")
     doc = validate(ScenarioDoc, document, file)
