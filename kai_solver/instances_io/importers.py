@@ -5,7 +5,7 @@ object (or a class without parameters) with the attributes of :class:`Importer`.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from importlib.metadata import EntryPoint
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
@@ -160,9 +160,11 @@ class _Kubernetes:
         from kai_solver.instances_io.validate import sanitize
         from kai_solver.kubeobjects import objects_from_documents, snapshot_from_objects
         from kai_solver.kubeobjects.kaisnapshot import newest_time_s
+        from kai_solver.kubeobjects.typos import typos
 
         try:
             objects = objects_from_documents(documents)
+            objects = replace(objects, notices=(*objects.notices, *typos(objects)))
             now_s = newest_time_s(objects) if source.now_s is None else source.now_s
             snapshot = snapshot_from_objects(objects, now_s=now_s)
         except InputError as error:

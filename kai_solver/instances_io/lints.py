@@ -9,7 +9,7 @@ from kai_solver.domain import Gang, Node, Notice, Pod, Queue, Snapshot, SubGroup
 from kai_solver.domain.gpus import counted_gpu_milli, resource_like
 from kai_solver.errors import nearest
 from kai_solver.fairness import QueueTree
-from kai_solver.units import GPU, MILLI, QUEUE_RESOURCES, UNLIMITED, counted, format_amount
+from kai_solver.units import CPU, GPU, MEMORY, MILLI, QUEUE_RESOURCES, UNLIMITED, counted, format_amount
 from kai_solver.units.resources import FIXED
 from kai_solver.units.shares import floor_milli
 
@@ -152,8 +152,12 @@ def unknown_topology(snapshot: Snapshot) -> Iterator[Lint]:
     """Gangs that ask for a topology or a level that does not exist."""
     known = {topology.name: topology for topology in snapshot.topologies}
     for gang in snapshot.gangs:
-        for name, level in sorted(set(_levels(gang.root))):
+        told: set[str] = set()
+        for name, level in sorted(set(_levels(gang.root)), key=lambda asked: (asked[0], asked[1] or "")):
+            if name not in known and name in told:
+                continue
             if name not in known:
+                told.add(name)
                 like = nearest(name, sorted(known))
                 text = f"it asks for the topology {name!r}, which does not exist"
                 cure = f"Did you mean {like}?" if like else "Create it"
@@ -192,6 +196,56 @@ def kept_whole(snapshot: Snapshot) -> Iterator[Lint]:
             yield Lint("warning", f"topology {topology.name}", text, cure)
 
 
+def absurd_amounts(snapshot: Snapshot) -> Iterator[Lint]:
+    """Amounts in a unit that was not meant: CPU with the suffix of memory, memory without one."""
+    for node in snapshot.nodes:
+        if 0 < node.allocatable[MEMORY] < _LEAST_MEMORY:
+            text = f"its memory is {counted(node.allocatable[MEMORY], 'byte')}, less than 1Gi"
+            yield Lint("warning", f"node {node.name}", text, "Write it with a suffix, like 64Gi")
+        if node.allocatable[CPU] > _MOST_CPU:
+            yield _absurd_cpu(f"node {node.name}", node.allocatable[CPU])
+    for gang in snapshot.gangs:
+        most = max((pod.request[CPU] for pod in gang.pods), default=0)
+        if most > _MOST_CPU:
+            yield _absurd_cpu(f"gang {gang.key}", most)
+
+
+_LEAST_MEMORY = 2**30
+_MOST_CPU = 1_000_000 * MILLI
+"""Of one node or pod, in thousandths of a core. ``1Mi`` as CPU is 1,048,576 cores."""
+
+
+def _absurd_cpu(subject: str, milli: int) -> Lint:
+    cure = "Write CPU without the suffix of memory: 64, or 500m"
+    return Lint("warning", subject, f"its CPU is {milli // MILLI:,} cores", cure)
+
+
+def unfilled_names(snapshot: Snapshot) -> Iterator[Lint]:
+    """A name with a placeholder in it: it is filled in entries with a count alone."""
+    subjects = [f"node {node.name}" for node in snapshot.nodes] + [f"queue {queue.name}" for queue in snapshot.queues]
+    for gang in snapshot.gangs:
+        pods = [f"pod {pod.key}" for pod in gang.pods if _is_unfilled(pod.key)]
+        subjects += [f"gang {gang.key}"] if _is_unfilled(gang.key) else pods[:1]
+    for subject in filter(_is_unfilled, subjects):
+        text = "its name has a placeholder that nothing fills"
+        yield Lint("warning", subject, text, "Give the entry a count, or write the name in full")
+
+
+def _is_unfilled(name: str) -> bool:
+    return "}" in name.partition("{")[2]
+
+
+def too_few_pods(snapshot: Snapshot) -> Iterator[Lint]:
+    """A gang whose minimum is more than its pods; one without pods has ended, or did not begin."""
+    for gang in snapshot.gangs:
+        have = Counter(pod.podset for pod in gang.pods)
+        for name, least in _needed_podsets(gang.root).items():
+            if gang.pods and have[name] < least and not gang.set_aside:
+                where = "" if name == "default" else f" of sub-group {name}"
+                text = f"its minMember{where} is {least:,}, and it has {counted(have[name], 'pod')}"
+                yield Lint("warning", f"gang {gang.key}", text, "Create the other pods, or lower minMember")
+
+
 RULES: tuple[Callable[[Snapshot], Iterator[Lint]], ...] = (
     no_gpus,
     unknown_queue,
@@ -204,6 +258,9 @@ RULES: tuple[Callable[[Snapshot], Iterator[Lint]], ...] = (
     larger_than_cluster,
     unlabelled_nodes,
     kept_whole,
+    absurd_amounts,
+    unfilled_names,
+    too_few_pods,
 )
 
 

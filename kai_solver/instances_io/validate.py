@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 from kai_solver.claims import lower, raised
 from kai_solver.domain import Gang, Node, Notice, Pod, PodStatus, Queue, Snapshot
 from kai_solver.domain.object_limits import MOST_QUEUE_LEVELS
-from kai_solver.errors import InputError
+from kai_solver.errors import InputError, nearest
 from kai_solver.instances_io.trees import mended_tree, tree_problem
 from kai_solver.units import GPU, MILLI, UNLIMITED
 from kai_solver.units.shares import PARTS_OF_MILLI
@@ -89,6 +89,8 @@ class _Work:
     queues: dict[str, Queue] = field(default_factory=dict)
     parents: set[str] = field(default_factory=set)
     orphans: dict[str, str] = field(default_factory=dict)
+    meant: dict[str, str] = field(default_factory=dict)
+    """The queue that one that does not exist was probably meant to be."""
     gang_keys: set[str] = field(default_factory=set)
     pod_keys: set[str] = field(default_factory=set)
 
@@ -142,7 +144,10 @@ class _Work:
     def _queue_problem(self, queue: str) -> str:
         """Why nothing of ``queue`` can be scheduled; such gangs stay pending with a reason of their own."""
         if queue not in self.queues:
-            return f"queue {queue!r} does not exist"
+            if queue not in self.meant:
+                self.meant[queue] = nearest(queue, sorted(self.queues.keys() - self.parents))
+            like = f". Did you mean {self.meant[queue]}?" if self.meant[queue] else ""
+            return f"queue {queue!r} does not exist{like}"
         if queue in self.orphans:
             return f"queue {queue!r} takes no part: {self.orphans[queue]}"
         return f"queue {queue!r} is not a leaf" if queue in self.parents else ""

@@ -363,8 +363,11 @@ def test_kinds_of_one_version_are_read_alone() -> None:
 
 
 def test_no_configuration_says_what_to_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(InputError, match="--kubeconfig"):
+    with pytest.raises(InputError, match="none: cannot be read: no such file"):
         connect(str(tmp_path / "none"))
+    (tmp_path / "empty").touch()
+    with pytest.raises(InputError, match="--kubeconfig"):
+        connect(str(tmp_path / "empty"))
     broken = tmp_path / "broken"
     broken.write_text("[]")
     with pytest.raises(InputError, match="is not a kubeconfig file"):

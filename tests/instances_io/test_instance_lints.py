@@ -49,6 +49,32 @@ def test_a_sound_instance_has_no_lints() -> None:
     assert found() == []
 
 
+def test_amounts_in_a_unit_that_was_not_meant_are_named() -> None:
+    odd = replace(NODE, allocatable=(64 * 2**30 * 1000, 64, 4000, 110))
+    said = texts(nodes=(odd,))
+    assert "warning node n1: its memory is 64 bytes, less than 1Gi. Write it with a suffix, like 64Gi" in said
+    assert "warning node n1: its CPU is 68,719,476,736 cores. Write CPU without the suffix of memory" in said
+    greedy = replace(GANG, pods=(replace(POD, request=(4 * 2**20 * 1000, 0, 0, 1)),))
+    assert "warning gang default/g: its CPU is 4,194,304 cores" in texts(gangs=(greedy,))
+
+
+def test_a_placeholder_that_nothing_fills_is_named() -> None:
+    assert "warning node a-{i}: its name has a placeholder" in texts(nodes=(replace(NODE, name="a-{i}"),))
+    many = replace(GANG, pods=tuple(replace(POD, name=f"p-{{j}}-{i}") for i in range(3)))
+    assert [lint.object for lint in found(gangs=(many,))] == ["pod default/p-{j}-0"]
+
+
+def test_a_minimum_above_the_number_of_pods_is_named() -> None:
+    assert "warning gang default/g: its minMember is 3, and it has 2 pods" in texts(gangs=(gang_of(2, 1, 3),))
+    assert texts(gangs=(gang_of(2, 1, 2),)) == ""
+
+
+def test_an_unknown_topology_is_named_once() -> None:
+    asked = TopologyConstraint("racks", required="rack", preferred="host")
+    root = replace(flat_gang(1), topology=asked)
+    assert texts(gangs=(replace(GANG, root=root),)).count("which does not exist") == 1
+
+
 def test_a_limit_of_zero_allows_nothing() -> None:
     assert "error queue team: its limit of gpu is 0" in texts(queues=(replace(TEAM, limit=(-1, -1, 0)),))
 

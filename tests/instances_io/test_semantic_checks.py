@@ -98,6 +98,8 @@ def test_a_gang_of_an_unknown_queue_is_noted_and_keeps_its_own_reason() -> None:
     snapshot = cleaned(gangs=(replace(GANG, queue="typo"),))
     assert notices(snapshot, "set-aside") == ["gang default/g: queue 'typo' does not exist"]
     assert not snapshot.gangs[0].set_aside
+    near = cleaned(queues=(Queue("team"), Queue("teem", parent="team")), gangs=(replace(GANG, queue="teams"),))
+    assert notices(near, "set-aside") == ["gang default/g: queue 'teams' does not exist. Did you mean teem?"]
 
 
 def test_a_gang_of_an_orphan_queue_is_told_why_and_the_note_is_made_once() -> None:
