@@ -11,6 +11,7 @@ from rich.console import Console
 from kai_solver.cli.console import heading, line, open_console, table
 from kai_solver.cli.documents import deliver, document
 from kai_solver.lab.bench import Row, Run, paired, rows_of, short_name
+from kai_solver.units import counted
 
 COLUMNS = ("instance", "model", "decide", "ratio", "cold", "memory", "placed", "evicted", "moved", "pending", "proven")
 REST = ("source", "stages over 0 (value/bound)", "gap", "against")
@@ -31,7 +32,7 @@ def print_table(runs: Sequence[Run], reference: str) -> None:
     for pair in pairs:
         line(
             console,
-            f"  {pair.model}: {pair.median_ratio:.2f} x over {pair.instances} instances; "
+            f"  {pair.model}: {pair.median_ratio:.2f} x over {counted(pair.instances, 'instance')}; "
             f"{pair.better} better, {pair.same} same, {pair.worse} worse",
         )
 
@@ -55,9 +56,15 @@ def _cells(row: Row) -> tuple[str, ...]:
             for stage in row.stages
             if stage.value or stage.bound
         ),
-        f"{row.gap:.1%}" if row.gap is not None else "",
+        _gap(row.gap),
         row.against,
     )
+
+
+def _gap(gap: float | None) -> str:
+    if gap is None:
+        return ""
+    return f"{gap:.1%}" if gap <= 1 else "no useful bound"
 
 
 def _print_peers(console: Console, runs: Sequence[Run]) -> None:

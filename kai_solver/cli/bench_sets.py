@@ -41,6 +41,7 @@ from kai_solver.lab.bench import (
 )
 from kai_solver.lab.bench.compare import cpu_s, peak_mib
 from kai_solver.lab.bench.course import course, draw
+from kai_solver.units import counted
 
 PHASES = ("build", "presolve", "first", "best", "proof", "check")
 COLUMNS = ("instance", "model", "budget", "load", *PHASES, "cold", "decide", "cpu", "memory")
@@ -227,7 +228,7 @@ def _print_verdicts(console: Console, found: Sequence[Verdict]) -> None:
 
 def _print_promise(console: Console, runs: Sequence[Run]) -> None:
     broken = late(runs)
-    line(console, f"Budgets: {len(runs) - len(broken)} of {len(runs)} cycles ended by 1.2 B + 0.2 s")
+    line(console, f"Budgets: {len(runs) - len(broken)} of {counted(len(runs), 'cycle')} ended by 1.2 B + 0.2 s")
     for record in (run.record for run in broken):
         what = f"{record.instance} with {record.model}, seed {record.seed}"
         line(console, f"  {what}: {record.solve_s:.2f} s, promised {promised_s(record.budget_s):.2f} s")

@@ -84,8 +84,10 @@ def _half_the_cores() -> int:
 
 def _tell(done: int, of: int) -> None:
     """Progress of the run on a terminal, while lines are kept for the document."""
+    from kai_solver.units import counted
+
     if sys.stderr.isatty():
-        typer.echo(f"\r{done} of {of} cases" + ("\n" if done == of else ""), nl=False, err=True)
+        typer.echo(f"\r{done} of {counted(of, 'case')}" + ("\n" if done == of else ""), nl=False, err=True)
 
 
 def _words(result: "CaseResult", verbose: bool) -> str:
@@ -106,9 +108,10 @@ def _more(result: "CaseResult") -> tuple[str, ...]:
 
 def _totals(results: "list[CaseResult]") -> str:
     from kai_solver.lab.conformance import totals
+    from kai_solver.units import counted
 
     counts = ", ".join(f"{count} {kind}" for kind, count in totals(results).items())
-    return f"{len(results)} cases: {counts}"
+    return f"{counted(len(results), 'case')}: {counts}"
 
 
 def _members(results: "list[CaseResult]", model: str) -> dict[str, Any]:

@@ -23,7 +23,7 @@ from kai_solver.controller.loop import Cycle, Evicted
 from kai_solver.controller.settings import ControllerSettings
 from kai_solver.domain import PodStatus, Snapshot
 from kai_solver.domain.names import short_name
-from kai_solver.units import MILLI
+from kai_solver.units import MILLI, counted
 
 _EVERY_S = 0.5
 _SHOWN = 8
@@ -107,8 +107,9 @@ def _totals(watcher: Watcher) -> str:
     held, there = _gpus(watcher.latest.snapshot) if watcher.latest else (0, 0)
     waiting = len(watcher.latest.plan.pending) if watcher.latest else 0
     return (
-        f"{sums['cycles']} cycles, {sums['bound']} pods bound, {sums['evicted']} evicted, {sums['moved']} moved; "
-        f"{held // MILLI} of {there // MILLI} GPUs in use, {waiting} gangs wait"
+        f"{counted(sums['cycles'], 'cycle')}, {counted(sums['bound'], 'pod')} bound, {sums['evicted']} evicted, "
+        f"{sums['moved']} moved; {held // MILLI} of {counted(there // MILLI, 'GPU')} in use, "
+        f"{counted(waiting, 'gang waits', 'gangs wait')}"
     )
 
 

@@ -57,7 +57,10 @@ def _print_explanation(console: Console, explanation: Explanation, names: Mappin
         line(console, f"  {text.strip()}")
     _section(console, "What the plan does", [effect.text for effect in explanation.effects])
     _section(console, "What would have to change", explanation.changes)
-    _section(console, "Tried out, one change at a time", [_cure(cure) for cure in explanation.cures])
+    tried = [_cure(cure) for cure in explanation.cures]
+    if tried and not any(cure.runs for cure in explanation.cures):
+        tried.append("No single change that was tried lets it run.")
+    _section(console, "Tried out, one change at a time", tried)
     for fit in explanation.fits:
         _print_fit(console, fit)
     _section(console, "Domains", [fit.text for fit in explanation.domains])
@@ -71,7 +74,7 @@ def _print_explanation(console: Console, explanation: Explanation, names: Mappin
 def _cure(cure: Cure) -> str:
     if cure.runs:
         return f"{cure.text}: it runs"
-    then = "; ".join(map(in_the_way, cure.then))
+    then = "; ".join(in_the_way(blocker, of_gang=True) for blocker in cure.then)
     return f"{cure.text}: it still waits" + (f", as {then}" if then else "")
 
 

@@ -32,6 +32,8 @@ def outcome(plan: Plan) -> str:
     together = next((entry.proof.at_most for entry in plan.pending if entry.proof.at_most is not None), None)
     others = f", and at least {together.gangs - together.most:,} of the others have to wait" if together else ""
     proofs = f", {proven:,} of them proven{others}" if plan.pending else ""
+    if len(plan.pending) == 1:
+        proofs = ", proven" if proven else ", not proven"
     return (
         f"{counted(len({gang for gang, _ in plan.admitted}), 'gang')} admitted{by}; "
         f"{counted(len(plan.binds), 'pod')} bound, {len(plan.moves):,} moved, {len(plan.evictions):,} evicted; "
@@ -125,8 +127,11 @@ def _is_ever(proof: Proof) -> bool:
     )
 
 
-def in_the_way(blocker: Blocker) -> str:
-    """``it needs 14 pods of 8 GPUs, and the cluster has room for 12; 16 GPUs short``."""
+def in_the_way(blocker: Blocker, *, of_gang: bool = False) -> str:
+    """``it needs 14 pods of 8 GPUs, and the cluster has room for 12; 16 GPUs short``.
+
+    ``of_gang``: says of room that not all of the cluster is meant, where that is so.
+    """
     kind, name, need, have = blocker.kind, blocker.name, blocker.need, blocker.have
     where = blocker.where or "the cluster"
     # There may be GPUs enough; and what is less than enough says by how much.
@@ -137,7 +142,9 @@ def in_the_way(blocker: Blocker) -> str:
     if need == "1 node":  # of an attempt: how many nodes have what a pod needs
         return f"{have} have {name}" if kind == "resource" else f"{name}: {have} are left"
     if kind == "resource":
-        return f"it needs {need}, and {where} has {have}{short}"
+        is_part = of_gang and have.startswith("room for") and _EVER not in have
+        taken = " that this gang may take" if is_part else ""
+        return f"it needs {need}, and {where} has {have}{taken}{short}"
     return _SAID.get(kind, _FOUND).format(name=name, need=need, have=have, where=where) + short
 
 

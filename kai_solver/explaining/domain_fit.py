@@ -149,8 +149,10 @@ def _placed_text(
     here = f"{here}, of which they prefer one" if preferred else here
     if lies > len(few):
         return f"{here}, where {len(few)} would do: {_listed(few)}"
+    if lies == 1:
+        return here
     able = [room.domain for room in best if room.empty >= pods]
-    if lies == 1 or not able:
+    if not able:
         return f"{here}: no fewer would take them now"
     more = f" (or {len(able) - 1} more)" if len(able) > 1 else ""
     return f"{here}: no fewer would take them now; {able[0]}{more} would if it were empty"

@@ -45,7 +45,8 @@ def link_fit(boards: GpuBoards, after: Problem, gang: GangShape) -> LinkFit | No
     untold = [found for found in sets if found.link is None]
     told = [(found.link.gb_s, _grade(found, found.link), found) for found in sets if found.link is not None]
     if not told:
-        text = f"which link limits it is not known: {_why(untold[0])}"
+        why = _why(untold[0])
+        text = f"The {why}" if _is_unlinked(untold[0]) else f"which link limits it is not known: {why}"
         return LinkFit(len(sets), len(untold), between, _whole(text, between))
     _, grade, slowest = min(told, key=lambda entry: entry[:2])
     identical = sum(entry[1] == grade for entry in told)
@@ -202,8 +203,12 @@ def _whole(text: str, between: str) -> str:
     return f"{text}. Its nodes are one NVLink domain ({between})."
 
 
+def _is_unlinked(found: _Set) -> bool:
+    return not found.board.graph.is_known
+
+
 def _why(found: _Set) -> str:
-    graph = found.board.graph
-    if not graph.is_known:
-        return f"links of {found.board.node} are unknown, all equal ({'; '.join(graph.notices)})"
+    if _is_unlinked(found):
+        notices = "; ".join(found.board.graph.notices).replace("no label", "it has no label", 1)
+        return f"links of {found.board.node} are unknown: {notices}"
     return f"it is unknown which GPUs of {found.board.node} pod {found.holder.pod.rpartition('/')[2]} has"

@@ -278,6 +278,7 @@ def test_conformance_of_good_cases_ends_with_0_and_gives_json(tmp_path: Path) ->
     assert done.exit_code == 0
     document = json.loads(done.stdout)
     assert document["totals"] == {"as expected": 1, "better": 0, "different": 0}
+    assert run("conformance", tmp_path, *GREEDY).stdout.splitlines()[-1].startswith("1 case: 1 as expected")
     assert document["cases"][0]["verdict"] == "as expected"
 
 
@@ -417,6 +418,14 @@ def test_a_limit_that_is_none_is_refused(tmp_path: Path, limit: str) -> None:
     refused = run("fairshare", tmp_path / "missing.yaml", "--input-limit", limit)
     assert refused.exit_code == 2
     assert f"--input-limit: {limit!r} is not a limit. Write bytes=4Gi" in refused.output
+
+
+def test_explain_says_where_no_change_that_was_tried_is_enough() -> None:
+    done = run("explain", Path(__file__).parents[2] / "instances" / "monday-morning.yaml", "flagship", "--quiet")
+    lines = [line.strip() for line in done.stdout.splitlines()]
+    tried = lines[lines.index("Tried out, one change at a time") + 1 :]
+    assert tried[0].startswith("2 more nodes like c-3: it still waits, as it needs 14 pods of 8 GPUs")
+    assert tried[1] == "No single change that was tried lets it run."
 
 
 @pytest.mark.parametrize(("text", "seconds"), [("60", 60.0), ("1m", 60.0), ("0.5", 0.5), ("1h30m", 5400.0)])

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
+from kai_solver.cli.bench_report import _gap
 from kai_solver.cli.console import open_console
 from kai_solver.cli.inputs import Request, parse_actions, parse_budget_s
 from kai_solver.cli.phrases import arrows, bound_words, in_the_way, nodes_of, outcome, pending_lines, places, same_cause
@@ -118,6 +119,24 @@ def test_what_is_proven_of_several_together_is_said_once_for_all() -> None:
     assert (
         text.count("Of 3 gangs that wait, these among them, at most 1 can run beside all that this plan admits.") == 1
     )
+
+
+def test_a_single_gang_that_waits_is_proven_or_not() -> None:
+    assert "1 gang pending, proven\n" in summary(Plan(pending=(waits("a"),)))
+    open_one = replace(waits("a"), proof=Proof("unknown", "preempt: budget"))
+    assert "1 gang pending, not proven\n" in summary(Plan(pending=(open_one,)))
+
+
+def test_room_that_only_a_gang_may_take_is_told_from_all_room() -> None:
+    part = Blocker("resource", "gpu", "14 pods of 8 GPUs", "room for 8", resource="gpu", short=48_000)
+    told = "it needs 14 pods of 8 GPUs, and the cluster has room for 8 that this gang may take; 48 GPUs short"
+    assert in_the_way(part, of_gang=True) == told
+    whole = replace(part, have="room for 12 even if nothing else ran")
+    assert "may take" not in in_the_way(whole, of_gang=True)
+
+
+def test_a_gap_above_the_whole_bound_is_no_figure() -> None:
+    assert [_gap(gap) for gap in (None, 0.0, 1.0, 63.576)] == ["", "0.0%", "100.0%", "no useful bound"]
 
 
 def test_many_causes_are_cut_with_counts() -> None:

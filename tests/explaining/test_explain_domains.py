@@ -95,7 +95,7 @@ def test_parts_that_are_not_alike_are_told_of_one_by_one() -> None:
 def test_what_lies_in_more_domains_than_need_be_is_told_of_fewer() -> None:
     runs = gang("r", (PodSet("w", 2),), ("c0-0", "c1-0"))
     block, clique = domains_of("r", nodes(c0=1, c1=1, c2=2), runs)
-    assert block.text == "2 pods in 1 domain of block: no fewer would take them now"
+    assert block.text == "2 pods in 1 domain of block"
     assert clique.text == "2 pods in 2 domains of clique, where 1 would do: b/c2 (2)"
     assert [room.domain for room in clique.best] == ["b/c2"]
 

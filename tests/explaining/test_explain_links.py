@@ -117,7 +117,7 @@ def test_what_a_plan_chose_is_a_wish() -> None:
 def test_unknown_links_and_unknown_gpus_say_why() -> None:
     links = link_of(cluster([node("n0", "")], {"g": [held("n0", 0, 1)]}))
     assert (links.untold, links.gb_s, links.node) == (1, 0, "")
-    assert links.text.startswith("which link limits it is not known: links of n0 are unknown, all equal (no label")
+    assert links.text == "The links of n0 are unknown: it has no label nvidia.com/gpu.product."
     gpus = link_of(cluster([node("n0")], {"g": [held("n0", gpus=2)]}))
     assert gpus.text == "which link limits it is not known: it is unknown which GPUs of n0 pod g-0 has."
 

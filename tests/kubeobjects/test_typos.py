@@ -40,6 +40,10 @@ def warnings(tmp_path: Path, *documents: dict[str, Any]) -> list[str]:
 POD = {"apiVersion": "v1", "kind": "Pod"}
 JOB = {"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "j"}}
 
+SLIP_OF_A_FIELD = (
+    "Queue b: spec.resources.gpu.overQuotaWeigth is no field of a Queue and is not read. Did you mean overQuotaWeight?"
+)
+
 
 @pytest.mark.parametrize(
     ("document", "words"),
@@ -62,8 +66,7 @@ JOB = {"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "j"}}
         ),
         (
             QUEUE | {"metadata": {"name": "b"}, "spec": {"resources": {"gpu": {"overQuotaWeigth": 2}}}},
-            "Queue b: spec.resources.gpu.overQuotaWeigth is no field of a Queue and is not read. Did you mean "
-            + "overQuotaWeight?",
+            SLIP_OF_A_FIELD,
         ),
     ],
 )

@@ -10,6 +10,7 @@ from kai_solver.lab.runs.paired import LEVEL, corrected_by_holm
 from kai_solver.lab.tune.parameters import Value
 from kai_solver.lab.tune.space import ParameterDoc
 from kai_solver.lab.tune.verdict import Side, Tried, TuneVerdict, headline, side_text
+from kai_solver.units import counted
 
 FEWEST_TRIALS = 10
 """With fewer nothing is said about the importance of parameters."""
@@ -141,7 +142,7 @@ def _values(tried: Sequence[Tried], parameters: Mapping[str, ParameterDoc], verd
         for style, (name, state) in enumerate((("complete", "complete"), ("given up", "pruned"))):
             mine = [one for one in tried if one.state == state]
             x: list[float | str] = [_place(one.values[path], doc) for one in mine]
-            texts = [f"trial {one.number}, {one.instances} instances" for one in mine]
+            texts = [f"trial {one.number}, {counted(one.instances, 'instance')}" for one in mine]
             series.append(Series(name, x, [one.difference for one in mine], "points", style, texts))
         panels.append(
             Panel(

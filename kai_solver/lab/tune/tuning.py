@@ -48,6 +48,7 @@ from kai_solver.lab.tune.space import ParameterDoc, Space
 from kai_solver.lab.tune.splitting import Instance, Split, split
 from kai_solver.lab.tune.verdict import Pair, Side, Tried, TuneVerdict, side_of, verdict_text
 from kai_solver.modelfiles import model_from_document, write_model
+from kai_solver.units import counted
 
 if TYPE_CHECKING:
     import optuna
@@ -387,7 +388,8 @@ class _Tuning:
                 break
         trial.set_user_attr("instances", len(scores))
         found.tell(trial, fmean(scores) if state == optuna.trial.TrialState.COMPLETE else None, state=state)
-        ended = f"given up after {len(scores)} instances" if state == optuna.trial.TrialState.PRUNED else "complete"
+        is_pruned = state == optuna.trial.TrialState.PRUNED
+        ended = f"given up after {counted(len(scores), 'instance')}" if is_pruned else "complete"
         text = f"trial {trial.number}: {fmean(scores):.4f}, {ended}"
         with self._lock:
             self._say("trials", len(_ended(found)), trials, text)

@@ -13,6 +13,7 @@ from kai_solver.errors import InputError
 from kai_solver.lab.runs import PairedDifference, paired_difference
 from kai_solver.lab.runs.scoring import Objective
 from kai_solver.lab.tune.parameters import Value
+from kai_solver.units import counted
 
 FORMAT = "kai-tuning/v1"
 
@@ -214,7 +215,7 @@ def headline(verdict: TuneVerdict) -> str:
 def side_text(name: str, side: Side) -> str:
     """The figures of one side, and what the test says of them."""
     test = side.difference
-    text = f"{name}: {side.present:.4f} present, {side.found:.4f} found, {len(side.pairs)} instances"
+    text = f"{name}: {side.present:.4f} present, {side.found:.4f} found, {counted(len(side.pairs), 'instance')}"
     text += f" ({test.less} better, {test.more} worse)"
     if test.median is not None and test.low is not None and test.high is not None:
         text += f"; median difference {test.median:+.4f}, 95% interval {test.low:+.4f} to {test.high:+.4f}"
