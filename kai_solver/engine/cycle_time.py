@@ -96,8 +96,8 @@ class CycleTime:
     def say_stage(self, stage: str, incumbent: int | None, bound: int | None) -> None:
         """Tell of a better plan or bound of a stage."""
         if self._progress is not None:
-            known = [None if value is None else float(value) for value in (incumbent, bound)]
-            self._progress(Progress(stage, self.elapsed_s, *known))
+            best, least = (None if value is None else float(value) for value in (incumbent, bound))
+            self._progress(Progress(stage, self.elapsed_s, best, least))
 
     # -- what is left ------------------------------------------------------------------------------------------------
 

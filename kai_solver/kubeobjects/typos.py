@@ -1,6 +1,6 @@
 """Names in manifests that are one slip away from those that are read: what they meant is not lost in silence."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
 from kai_solver.domain import Notice
@@ -28,8 +28,6 @@ KEYS: Final = frozenset(
 )
 """Labels and annotations that are read."""
 
-RESOURCES: Final = frozenset(("nvidia.com/gpu", "amd.com/gpu", "ephemeral-storage", "memory"))
-
 _AMOUNTS = ("quota", "limit", "overQuotaWeight")
 _QUEUE: Mapping[str, tuple[str, ...]] = {
     "": ("displayName", "parentQueue", "priority", "preemptMinRuntime", "reclaimMinRuntime", "resources"),
@@ -47,10 +45,11 @@ def typos(objects: RawObjects) -> tuple[Notice, ...]:
 
     For files: all of each object but pods is looked through.
     """
-    scheduler_name = settings_from_objects(objects).scheduler_name
+    settings = settings_from_objects(objects)
+    resources = ("memory", "ephemeral-storage", *settings.policy.gpu_resources)
     found: dict[str, list[str]] = {}
     for kind, value in _objects(objects):
-        for text in _typos(kind, value, scheduler_name):
+        for text in _typos(kind, value, resources, settings.scheduler_name):
             found.setdefault(text, []).append(object_name(kind, Raw(value)))
     notices = []
     for text, subjects in list(found.items())[:_MOST]:
@@ -66,12 +65,12 @@ def _objects(objects: RawObjects) -> Iterator[tuple[str, object]]:
     yield from ((kind_of(value), value) for value in objects.other)
 
 
-def _typos(kind: str, value: object, scheduler_name: str) -> Iterator[str]:
+def _typos(kind: str, value: object, resources: Sequence[str], scheduler_name: str) -> Iterator[str]:
     for key, inner in _members(value, whole=kind not in ("Pod", "Node")):
         if key in ("labels", "annotations"):
             yield from _near(f"{key.removesuffix('s')} {{}} is not read", _keys(inner), KEYS)
         elif key in ("requests", "limits", "allocatable"):
-            yield from _near(f"resource {{}} in {key} is not known", _keys(inner), RESOURCES)
+            yield from _near(f"resource {{}} in {key} is not known", _keys(inner), resources)
         elif key == "schedulerName" and isinstance(inner, str):
             yield from _near("schedulerName {} is not that of this scheduler", [inner], [scheduler_name])
     if kind == "Queue" and isinstance(value, dict):

@@ -14,6 +14,7 @@ import pytest
 from typer.testing import CliRunner
 
 from kai_solver.cli.app import app
+from kai_solver.cli.embedded import Watcher, _totals
 from kai_solver.cluster.memory import MemoryApi
 from kai_solver.cluster.resources import JOBS, POD_GROUPS, PODS
 from kai_solver.controller.app import Controller
@@ -136,6 +137,11 @@ def test_an_evicted_pod_of_a_job_comes_again_and_a_finished_job_goes() -> None:
     stop.set()
     for thread in threads:
         thread.join(10)
+
+
+def test_totals_of_one_are_in_the_singular() -> None:
+    said = _totals(Watcher(sums=Counter(cycles=1, bound=1)))
+    assert said == "1 cycle, 1 pod bound, 0 evicted, 0 moved; 0 of 0 GPUs in use, 0 gangs wait"
 
 
 @pytest.mark.slow

@@ -84,8 +84,8 @@ def planned(engine: Engine, cluster: Snapshot, *, apart: bool, fails: int = -1) 
         parts.append(len(found))
         return found
 
-    def hurried(self: refine.StageOptimizer, *of: Any) -> Any:
-        found = search(self, *of)
+    def hurried(self: refine.StageOptimizer, *of: Any, is_of_all: bool) -> Any:
+        found = search(self, *of, is_of_all=is_of_all)
         searched.append(len(searched))
         if searched[-1] == fails:
             stages = tuple(replace(stage, bound=0, optimal=not stage.value) for stage in found.result.stages)
