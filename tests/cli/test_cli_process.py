@@ -231,4 +231,4 @@ def test_the_controllers_first_line_says_what_starts_and_holds_no_secret(tmp_pat
 def test_shadow_looks_on_for_some_time_or_says_so(time: str) -> None:
     said = run("shadow", "--live", f"--for={time}", "--kubeconfig", "/nowhere")
     assert said.returncode == 2
-    assert "is no time to look on for" in said.stderr
+    assert "is not a time to run for" in said.stderr

@@ -108,7 +108,7 @@ def test_it_draws_the_same_picture_twice(instance: Path, tmp_path: Path, name: s
 
 def test_bad_usage_names_what_there_is(instance: Path, tmp_path: Path) -> None:
     assert run(instance, "--topology", "ib")[0] == Exit.INPUT
-    assert "It has empty, nvlink" in run(instance, "--topology", "ib")[1]
+    assert "It has 'empty', 'nvlink'" in run(instance, "--topology", "ib")[1]
     assert "Write .svg or .png" in run(instance, "--plot", tmp_path / "tree.gif")[1]
     bare = tmp_path / "bare.yaml"
     bare.write_text("format: kai-solver/v1\nnodes: [{name: n, gpus: 8}]\n")

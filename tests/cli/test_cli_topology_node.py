@@ -221,6 +221,6 @@ def test_large_and_unknown_ones_are_drawn_the_same_twice(nodes: list[dict[str, A
 def test_bad_usage_names_what_there_is(cube: Path, tmp_path: Path) -> None:
     code, out = run(cube, "--node", "n1")
     assert code == Exit.INPUT
-    assert "no node 'n1'. It has n0" in out
+    assert "no node 'n1'. It has 'n0'" in out
     assert run(cube, "--node", "n0", "--topology", "t")[0] == Exit.INPUT
     assert "Write .svg or .png" in run(cube, "--node", "n0", "--plot", tmp_path / "n0.pdf")[1]
