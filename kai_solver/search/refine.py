@@ -151,7 +151,7 @@ class StageOptimizer:
         joints = (components(joint) if may_part else [joint]) if is_whole else []
         known = choice.bounds if choice is not None and len(joints) == 1 else {}
         is_partial = model_input.is_partial(rights.movable)
-        is_asked = self.progress is not None and len(joints) == 1  # else nobody hears of bounds before the end
+        is_asked = self.progress is not None and len(joints) == 1
         is_of_all = is_asked and not is_partial and not is_loose(outcome, rights)
         parts = self._search(outcome, joints, known, is_of_all=is_of_all) if joints else []
         fault, improved = self._improve(outcome, joint, parts, rights)
