@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from kai_solver.errors import InputError
 from kai_solver.errors.collector import without_collection
-from kai_solver.instances_io.importers import Loaded, Source, the_only
+from kai_solver.instances_io.importers import KUBERNETES, Loaded, Source, the_only
 from kai_solver.instances_io.limits import DEFAULT_LIMITS, Limits
 from kai_solver.instances_io.load import documents_of, importer_of, with_faults
 from kai_solver.instances_io.reader import Document, read_documents
@@ -59,7 +59,7 @@ def _cluster(documents: list[Document], source: Source) -> "tuple[RawObjects, Ku
             return *load_kai_snapshot(document), importer.name
         except InputError as error:
             raise error.in_file(file) from None
-    if importer.name == "kubernetes":
+    if importer.name == KUBERNETES:
         objects = objects_from_documents(documents)
         return objects, None, newest_time_s(objects), importer.name
     snapshot = importer.load(documents, source).snapshot

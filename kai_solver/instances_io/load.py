@@ -117,7 +117,7 @@ def _without_other_files(documents: list[Document], faults: list[InputError]) ->
             faults.append(InputError(f"{said[0]} and not an instance", file=file, cure="Keep it in another folder"))
     if not kept:
         refuse_other_files(documents[-1][1], documents[-1][0], "an instance")
-    if _importer_of(kept[0][1], kept[0][0]).name != KUBERNETES:
+    if importer_of(kept[0][1], kept[0][0]).name != KUBERNETES:
         return kept
     objects = [document for document in kept if not _is_instance(document[1])]
     for file, _ in (document for document in kept if _is_instance(document[1])):
