@@ -395,6 +395,6 @@ _RULES = {
     MINRUNTIME: ("work that has run for its minimum run time", "work that started lately"),
     PRIORITY: ("work of lower priority in its queue", "none that makes room"),
     SHARE: ("work of queues above their share", "none that makes room"),
-    NODE_RULES: ("nodes that its selectors, affinity and tolerations admit", ""),
+    NODE_RULES: ("nodes that take pods, and that its selectors, affinity and tolerations admit", ""),
 }
 """Element: what it would need, and what there is."""

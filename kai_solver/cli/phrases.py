@@ -113,7 +113,7 @@ def proof_lines(proof: Proof, *, several: bool = False, blockers: int | None = N
 
 _BESIDE = {"earlier": "what was admitted before it", "plan": "all that this plan admits"}
 _NOT_PROVEN = {
-    "unknown": "Not proven: no proof was found in the time and for the size",
+    "unknown": "Not proven: neither a way to run it was found nor a proof that there is none",
     "unasked": "Not proven: this model looks for no proofs",
 }
 _EVER = "even if nothing else ran"
@@ -122,7 +122,7 @@ _EVER = "even if nothing else ran"
 def _is_ever(proof: Proof) -> bool:
     """Whether what blocks does so on an empty cluster."""
     return bool(proof.blocking) and all(
-        _EVER in b.have or b.kind in ("queue", "pod", "pods", "topology") or b.name == "largest node"
+        _EVER in b.have or b.kind in ("gang", "queue", "pod", "pods", "topology") or b.name == "largest node"
         for b in proof.blocking
     )
 
@@ -151,6 +151,7 @@ def in_the_way(blocker: Blocker, *, of_gang: bool = False) -> str:
 _CAPS = {"queue-limit": "limit", "queue-quota": "quota", "fair-share": "fair share"}
 _FOUND = "it needs {need}, and finds {have}"
 _SAID = {
+    "gang": "it {have}",
     "queue": "its queue {name}: {have}",
     "topology": "{name}",
     "pods": "it needs {need} pods, and {have} are ready",

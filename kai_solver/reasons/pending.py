@@ -45,7 +45,6 @@ _SINGLE = frozenset(("limit", "quota", "fair-share", "rule", "size", "count"))
 """Methods whose one blocker is all that blocks."""
 
 _BLOCKED_BY = {
-    Reason.SET_ASIDE: "a gang that could not be read",
     Reason.QUEUE_NOT_LEAF: "a queue with children",
     Reason.QUEUE_DOES_NOT_EXIST: "no such queue",
 }
@@ -104,8 +103,12 @@ def _without_queue(gang: Gang, why: str) -> Pending:
         reason = Reason.QUEUE_DOES_NOT_EXIST
     errors = (FitError(reason.value, (why,)),)
     _, _, cause = why.partition("takes no part: ")
-    blocked_by = f"set aside, as {cause}" if cause else _BLOCKED_BY[reason]
-    blocker = Blocker("queue", gang.queue, "a leaf queue", blocked_by)
+    if reason is Reason.SET_ASIDE and not cause:
+        blocker = Blocker("gang", gang.key, "a gang that can be used", "was set aside")
+    else:
+        blocker = Blocker(
+            "queue", gang.queue, "a leaf queue", f"set aside, as {cause}" if cause else _BLOCKED_BY[reason]
+        )
     return Pending(gang.key, reason, why, Proof("proven", "rule", (blocker,)), errors)
 
 

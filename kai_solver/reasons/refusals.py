@@ -289,13 +289,13 @@ def not_entitled(blocker: Blocker) -> Refusal:
 def may_not_move_pods() -> Refusal:
     """Consolidation serves preemptible gangs only."""
     text = "Only preemptible workloads may have others moved"
-    blocker = Blocker("rule", "consolidation", "preemptible", "non-preemptible")
+    blocker = Blocker("rule", "consolidation", "to be preemptible", "that it is not")
     return proven(Reason.NOT_ENOUGH_RESOURCES, text, "rule", blocker)
 
 
 def consolidation_is_off() -> Refusal:
     """The policy allows no gang to be moved."""
-    blocker = Blocker("rule", "max-consolidation-gangs", "1", "0")
+    blocker = Blocker("rule", "max-consolidation-gangs", "others to be moved", "that the policy moves none")
     return proven(Reason.NOT_ENOUGH_RESOURCES, "Consolidation is switched off", "rule", blocker)
 
 
