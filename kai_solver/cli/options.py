@@ -7,17 +7,27 @@ import typer
 
 
 def instance_path(text: str) -> Path:
-    """The path that ``text`` names; of nothing, such as a variable that is not set, ``Path`` makes the folder here.
+    """The instance that ``text`` names.
 
     Raises
     ------
     InputError
         It names nothing.
     """
+    return _path(text, "INSTANCE")
+
+
+def manifest_path(text: str) -> Path:
+    """The manifest that ``text`` names; raises as `instance_path`."""
+    return _path(text, "MANIFEST")
+
+
+def _path(text: str, argument: str) -> Path:
+    """Of nothing, such as a variable that is not set, ``Path`` would make the folder here."""
     if not text:
         from kai_solver.errors import InputError
 
-        raise InputError("is empty", field="INSTANCE", cure="Name a file or folder; . is the folder here")
+        raise InputError("is empty", field=argument, cure="Name a file or folder; . is the folder here")
     return Path(text)
 
 

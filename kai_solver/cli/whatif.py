@@ -19,7 +19,7 @@ from kai_solver.cli.options import (
     Quiet,
     Seed,
     Verbose,
-    instance_path,
+    manifest_path,
 )
 from kai_solver.errors import InputError
 
@@ -37,7 +37,7 @@ def whatif(
         list[Path],
         typer.Argument(
             metavar="MANIFEST",
-            parser=instance_path,
+            parser=manifest_path,
             help="What you would give to `kubectl apply -f`; - reads a pipe.",
         ),
     ],
@@ -74,6 +74,7 @@ def whatif(
     from kai_solver.modelfiles import load_model
 
     chosen = load_model(model)
+    budget_s = chosen.budget_s if budget is None else parse_budget_s(budget)
     before, after = load_with(instance, manifests, limits=parse_limits(input_limit))
     check_complete(str(instance), before)
     known, told = {gang.key for gang in before.snapshot.gangs}, set(before.snapshot.notices)
@@ -82,7 +83,6 @@ def whatif(
     if not added:
         raise _nothing(manifests, new)
     tell_notices(replace(after.snapshot, notices=new), quiet=quiet)
-    budget_s = chosen.budget_s if budget is None else parse_budget_s(budget)
     plans: list[Plan] = []
     with stopping_on_interrupt() as stop:
         for words, loaded in ((WITHOUT, before), (WITH, after)):

@@ -14,6 +14,7 @@ from kai_solver.kubeobjects.grouping import jobset, kubeflow, lws, ray
 from kai_solver.kubeobjects.notices import Notices, object_name
 from kai_solver.kubeobjects.objects import Object, RawObjects, kind_of
 from kai_solver.kubeobjects.raw import Raw
+from kai_solver.units import counted
 
 MOST_PODS = 100_000
 """Pods that one workload may have."""
@@ -44,7 +45,10 @@ def manifest_pods(objects: RawObjects, notices: Notices) -> tuple[Object, ...]:
             notices.set_aside(object_name(kind, raw), error)
             continue
         made += pods
-        notices.warn(object_name(kind, raw), f"is a manifest without pods: {len(pods)} pending pods are made of it")
+        notices.warn(
+            object_name(kind, raw),
+            f"is a manifest without pods: {counted(len(pods), 'pending pod is', 'pending pods are')} made of it",
+        )
     return tuple(made)
 
 

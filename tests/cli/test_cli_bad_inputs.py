@@ -43,6 +43,11 @@ metadata: {name: d, namespace: team}
 spec:
 template: {spec: {containers: [{name: a, image: b}]}}
 """
+JOB = """apiVersion: batch/v1
+kind: Job
+metadata: {name: mine, namespace: team, labels: {kai.scheduler/queue: q}}
+spec: {template: {spec: {schedulerName: kai-scheduler, containers: [{name: a, image: b}]}}}
+"""
 SPACE = """format: kai-tune/v1
 name: mine
 model: default
@@ -76,6 +81,8 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
             "name: train, namespace: team, queue: q", "name: train, namespace: team, queue: p"
         ),
         "lone-set-aside.yaml": MISINDENTED,
+        "job.yaml": JOB,
+        "job-of-no-pods.yaml": "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: settings}\n",
         "text.txt": "hello\n",
         "jobs.csv": "start,end,gpus\n5,1,2\n",
         "history.yaml": "format: kai-history/v1\ncolumns: {strat: begun}\n",
