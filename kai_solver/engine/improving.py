@@ -129,9 +129,11 @@ class Improver:
     def _chain(self, outcome: Outcome) -> Outcome:
         """On large clusters: admit by moves and swaps, and let less work leave.
 
-        Where no gang comes in, the actions may serve more with consolidation in its place among them.
+        Where they had their time and no gang comes in, the actions may serve more with consolidation in its place among
+        them.
         """
-        if self._search_chains(outcome) or not self._may_move_late(outcome) or not has_unknown(outcome):
+        is_in_vain = self._search_chains(outcome)
+        if not is_in_vain or not self._may_move_late(outcome) or not has_unknown(outcome):
             return outcome
         other = None
         with barrier("deciding", "all actions once more"):
@@ -155,11 +157,11 @@ class Improver:
         time.phase("all-actions")
         return None if other.stopped else other
 
-    def _search_chains(self, outcome: Outcome) -> int:
-        """Change ``outcome`` by chains; how many gangs came in."""
+    def _search_chains(self, outcome: Outcome) -> bool:
+        """Change ``outcome`` by chains; whether these ended before their time, and admitted no gang."""
         if not self.by_chains or self.known.is_least(outcome):
-            return 0
-        time, effect = self.time, None
+            return False
+        time, effect, has_ended = self.time, None, False
         left_s = self.chain_time.left_s(outcome)
         end_s = time.clock() + left_s
         if time.is_exact or (left_s > LEAST_BUILDS * time.build_s and not time.should_stop()):
@@ -168,10 +170,11 @@ class Improver:
             course = Course(self.model.search.chains, seconds, clock, time.should_stop)
             chains = Chains(outcome, self.model)
             effect = chains.run(course, self.asking.seed, self.known.rights, lambda: time.is_past(end_s))
+            has_ended = course.used < 1
         time.phase("chains")
         if effect is not None:
             time.say(f"chains: {effect.admitted} gangs admitted, {effect.changed} of {effect.wanted} changes")
-        return 0 if effect is None else effect.admitted
+        return has_ended and (effect is None or not effect.admitted)
 
     def _are_moves_first(self, outcome: Outcome) -> bool:
         """Whether time is left for victims and places after late moves, if there are any.
