@@ -17,6 +17,7 @@ from kai_solver.actions.board.arrays import (
     ASKED,
     BOUNDLESS,
     CONSOLIDATE,
+    HOME,
     MADE_ROOM,
     MAY_YIELD,
     MOVED,
@@ -100,7 +101,27 @@ class BoardLine:
             self._write_yields()
             board.price(moves=action is Action.CONSOLIDATION)
         board.line_up(gangs)
+        if action is Action.PREEMPT:
+            self._leave_out_capped()
         begin_turns(board.arrays)
+
+    def _leave_out_capped(self) -> None:
+        """Gangs that a limit refuses as things are have their turns on the working state, if their queue runs what they
+        may evict: kernels seek no victims where room is.
+        """
+        gangs, queues, units = self.board.arrays.gangs, self.board.arrays.queues, self.board.arrays.units
+        least = np.full(len(queues.held), BOUNDLESS, dtype=np.int64)
+        at_home = units.where == HOME
+        np.minimum.at(least, units.queue[at_home], units.priority[at_home])
+        rows = np.flatnonzero((gangs.standing != OUT) & (least[gangs.queue] < gangs.priority) & ~gangs.never_preempts)
+        queue, is_over = gangs.queue[rows], np.zeros(len(rows), dtype=np.bool_)
+        parent = np.append(queues.tree.parent, NONE)  # Of `NONE`, the last one, itself.
+        while (queue != NONE).any():
+            asked = gangs.charge[rows]
+            exceeds = (asked > 0) & (queues.held[queue] + asked > queues.limit[queue])
+            is_over |= exceeds.any(axis=1) & (queue != NONE)
+            queue = parent[queue]
+        gangs.standing[rows[is_over]] = OTHER
 
     def _write_yields(self) -> None:
         """Of each queue, the least priority of preemptible gangs that allocate placed."""

@@ -10,11 +10,13 @@ from numpy.typing import NDArray
 from kai_solver.actions.accelerators.resettling import Resettling
 from kai_solver.actions.allowance import Allowance, Spent
 from kai_solver.actions.caps import within_limits
+from kai_solver.actions.room.capping import passed_limit, sets_below
 from kai_solver.actions.room.table import RoomTable
 from kai_solver.domain import Action
 from kai_solver.placement.fit import FitTable
 from kai_solver.placement.placing import Placer, never
 from kai_solver.planstate.allocation_units import AllocationUnit, AllocationUnits, Part
+from kai_solver.planstate.eviction_units import charge_of
 from kai_solver.planstate.releases import Exhausted
 from kai_solver.planstate.victims import IMPOSSIBLE, VictimPool, part_of_unit
 from kai_solver.problem.rules import ClearedDomains
@@ -79,11 +81,32 @@ class Evictor(Placer):
         is_done = self.place_unit(allocation_unit) or self._place_by_clearing(allocation_unit)
         # Attempts that were taken back have left their victims where they were.
         self.left = {u: None for u in self.left if self.pool.is_disturbed(u)}
+        if is_done and self.action is not Action.CONSOLIDATION:
+            self._keep_limits(allocation_unit)
         is_done = is_done and self._settle() and self._keeps_spacing(allocation_unit)
         if not is_done or (self.left and not self.state.keeps_rules()):
             self.state.rollback(mark)
             return None
         return [u for u in self.left if self.pool.is_disturbed(u)]
+
+    def _keep_limits(self, allocation_unit: AllocationUnit) -> None:
+        """Let more leave, the cheapest first, where a queue now passes a limit, as far as that is possible."""
+        state, problem = self.state, self.state.problem
+        leaf = problem.gangs[allocation_unit.gang].queue
+        asked = [resource for resource, amount in enumerate(charge_of(problem, allocation_unit.pods)) if amount > 0]
+        while (passed := passed_limit(state, leaf, asked)) is not None:
+            units = next(filter(self._may_go_too, sets_below(self.pool, self.eligible, *passed)), None)
+            if units is None:
+                return
+            for unit in units:
+                self.pool.leave(unit)
+            self.left.update(dict.fromkeys(units))
+
+    def _may_go_too(self, units: list[int]) -> bool:
+        """Whether ``units`` may leave beside those that left."""
+        if self.is_over() or not self.pool.releases.fits(units):
+            return False
+        return self._allowance is None or self._allowance.allows(self._allowance.spent(self.left), units)
 
     def _place_by_clearing(self, allocation_unit: AllocationUnit) -> bool:
         """Place ``allocation_unit`` in domains that a rule closes as a whole, once all that closes them has left."""
