@@ -80,7 +80,7 @@ def assign(
         if member is not None:
             unnamed.append(member)
     made = _Made(_gangs_by_owner(others), owners, reader.recall.members)
-    ungrouped = _join(outcome, unnamed, made, reader.notices)
+    ungrouped = _join(outcome, unnamed, made, reader)
     _group(outcome, ungrouped, reader, around, own)
     _leave(outcome, reader.notices)
     _hear_pods(outcome, reader.notices)
@@ -264,8 +264,9 @@ class _Made:
         return self.members.claim(self.members.of(pod, self.owners))[1] == self.members.claim(member)[1]
 
 
-def _join(outcome: Membership, members: list[Member], made: _Made, notices: Notices) -> list[Member]:
+def _join(outcome: Membership, members: list[Member], made: _Made, reader: GangReader) -> list[Member]:
     """Assign pods that the pod grouper has not labelled yet to the PodGroup of their owner; the others are left."""
+    notices = reader.notices
     joining: dict[str, list[Member]] = defaultdict(list)
     for member in members:
         try:
@@ -275,7 +276,10 @@ def _join(outcome: Membership, members: list[Member], made: _Made, notices: Noti
     left = joining.pop("", [])
     for gang, found in joining.items():
         try:
-            podsets = podsets_by_family(made.members.claim(found[0])[0], found)
+            family, name = made.members.claim(found[0])
+            made_of = Claimed(family, found[0].pod.namespace, name, found).made_of
+            make = partial(podsets_by_family, family, found)
+            podsets = reader.recall.made(f"joins {gang}", made_of, notices, make)
         except Exception as error:
             _put_aside(outcome, (member.pod for member in found), error, notices)
             continue
@@ -337,7 +341,9 @@ def _follow(outcome: Membership, key: str, stands: Object, wanted: OwnGroup, rea
     """A PodGroup of ours counts as it will be written: its workload may have changed."""
     differing = followed(stands, wanted.document)
     if differing:
-        outcome.gangs[key] = reader.read(Raw({**stands, "spec": {**(stands.get("spec") or {}), **differing}}))
+        raw = Raw({**stands, "spec": {**(stands.get("spec") or {}), **differing}})
+        make = partial(reader.read, raw)
+        outcome.gangs[key] = reader.recall.made(f"follows {key}", (stands, wanted), reader.notices, make)
 
 
 def _read(found: Claimed, reader: GangReader, around: Surroundings) -> _Grouped:

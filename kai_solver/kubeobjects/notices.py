@@ -18,16 +18,38 @@ class Notices:
 
     def __init__(self, initial: tuple[Notice, ...] = ()) -> None:
         self._notices: dict[Notice, None] = dict.fromkeys(initial)
+        self._said: list[Notice] = []
+        self._passing = 0
 
-    def warn(self, name: str, text: str) -> None:
-        """Something was used, but not all of it."""
-        self._notices[Notice("warning", name, text)] = None
+    def warn(self, name: str, text: str, *, is_passing: bool = False) -> None:
+        """Something was used, but not all of it; ``is_passing``: because of the time, so that it may change alone."""
+        self._passing += is_passing
+        self._say(Notice("warning", name, text))
 
     def set_aside(self, name: str, reason: str | Exception) -> str:
         """The object takes no part; returns the reason. Listeners of barriers get an unexpected error."""
         text = reason_text(name, reason) if isinstance(reason, Exception) else reason
-        self._notices[Notice("set-aside", name, text)] = None
+        self._passing += isinstance(reason, Exception) and not isinstance(reason, KaiSolverError)
+        self._say(Notice("set-aside", name, text))
         return text
+
+    def heard(self, make: Callable[[], Thing]) -> tuple[Thing, tuple[Notice, ...] | None]:
+        """What ``make`` gives, and its notices; None for these if they may be others when nothing changed.
+
+        That is so where the time is a cause of one, or an unexpected error.
+        """
+        said, passing = len(self._said), self._passing
+        thing = make()
+        return thing, tuple(self._said[said:]) if self._passing == passing else None
+
+    def say_again(self, notices: Iterable[Notice]) -> None:
+        """Notices of something that was remembered."""
+        for notice in notices:
+            self._say(notice)
+
+    def _say(self, notice: Notice) -> None:
+        self._notices[notice] = None
+        self._said.append(notice)
 
     @property
     def count(self) -> int:

@@ -57,7 +57,7 @@ class GangReader:
             facts = self.facts(cast("Object", value))
             if facts is None or not facts.is_ours:
                 return None
-            gang = self.recall.remembered(facts.key, (value,))
+            gang = self.recall.remembered(facts.key, (value,), self.notices)
             return None if gang is None else (facts.key, cast("Gang", gang))
 
         return read_each("PodGroup", objects, self.notices, read, namespaced_key, known)
@@ -180,7 +180,8 @@ class GangReader:
         stamp_s = raw.get("metadata.annotations").key(annotation).time_s()
         if stamp_s is None or stamp_s <= self.now_s + LEEWAY_S:
             return stamp_s
-        self.notices.warn(f"PodGroup {namespaced_key(raw)}", f"{annotation} is in the future, and says nothing")
+        text = f"{annotation} is in the future, and says nothing"
+        self.notices.warn(f"PodGroup {namespaced_key(raw)}", text, is_passing=True)
         return None
 
     def _warn_unused(self, raw: Raw, key: str) -> None:

@@ -12,9 +12,10 @@ the state depends on the time, too, and is looked at each time.
 import operator
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any, TypeVar, cast
 
-from kai_solver.domain import Constraints, Gang, Pod, still_needed
+from kai_solver.domain import Constraints, Gang, Notice, Pod, still_needed
 from kai_solver.kubeobjects.grouping import Claimed, Member
 from kai_solver.kubeobjects.grouping.written import OwnGroup
 from kai_solver.kubeobjects.isolating import Spoilers
@@ -40,20 +41,22 @@ _SPEC_ALONE = frozenset({"nodeName"})
 
 @dataclass(slots=True)
 class _Seen:
-    """A pod as it was read, the object that it was read from, and its domain form in its podset."""
+    """A pod as it was read, the object that it was read from, what was said, and its domain form in its podset."""
 
     key: str
     value: Object
     pod: RawPod
+    said: tuple[Notice, ...] = ()
     finished: dict[str, Pod] = field(default_factory=dict)
 
 
 @dataclass(slots=True)
 class _Made:
-    """A thing and all that it was made of; ``members``: the pods that a gang was made of."""
+    """A thing, all that it was made of, and what was said; ``members``: the pods that a gang was made of."""
 
     made_of: tuple[object, ...]
     thing: object
+    said: tuple[Notice, ...]
     members: Sequence[Member] = ()
 
 
@@ -141,6 +144,7 @@ class Recall:
         if seen is None or seen.key in reader.bindings or not reader.is_still(seen.pod):
             return None
         self._fresh[seen.key] = seen
+        reader.notices.say_again(seen.said)
         return seen.key, seen.pod
 
     def read(self, raw: Raw, key: str, reader: PodReader) -> RawPod:
@@ -154,21 +158,21 @@ class Recall:
         seen = self._pods.get(key)
         value = raw.value
         is_bare = key not in reader.bindings and not (seen and seen.pod.gpu.is_shared)
-        if seen is not None and is_bare and isinstance(value, dict) and _is_identical(seen.value, value):
-            pod = reader.read_again(seen.pod, raw)
-            self._fresh[key] = _Seen(key, value, pod)
+        if seen is not None and is_bare and isinstance(value, dict) and _is_identical(seen, value):
+            pod, said = reader.notices.heard(partial(reader.read_again, seen.pod, raw))
+            if said is not None:
+                self._fresh[key] = _Seen(key, value, pod, said)
             return pod
-        before = reader.notices.count
         stated = None if key in reader.bindings else stated_by(value)
         twin = None if stated is None else self._twins.get(stated)
-        pod = reader.read(raw, twin)
-        if not isinstance(value, dict) or reader.notices.count != before:
+        pod, said = reader.notices.heard(lambda: reader.read(raw, twin))
+        if not isinstance(value, dict) or said is None:
             return pod
         if twin is not None and not (pod.gpu_groups or pod.unproven or pod.paid_gpu_milli):
-            self._fresh[key] = _Seen(key, value, pod)
+            self._fresh[key] = _Seen(key, value, pod, said)
         elif _stands_alone(pod, key, reader):
-            self._fresh[key] = _Seen(key, value, pod)
-            if stated is not None and not pod.gpu.is_shared and is_free_of_labels(pod.constraints):
+            self._fresh[key] = _Seen(key, value, pod, said)
+            if not said and stated is not None and not pod.gpu.is_shared and is_free_of_labels(pod.constraints):
                 self._twins[stated] = pod
         return pod
 
@@ -217,23 +221,23 @@ class Recall:
             self._fresh_groups[id(value)] = facts
         return facts
 
-    def remembered(self, key: str, made_of: tuple[object, ...]) -> object | None:
-        """What `made` gave for the very same things; None where it has to be made."""
+    def remembered(self, key: str, made_of: tuple[object, ...], notices: Notices) -> object | None:
+        """What `made` gave for the very same things, and said; None where it has to be made."""
         known = self._made.get(key)
         if known is None or not _are_same(known.made_of, made_of):
             return None
         self._fresh_made[key] = known
+        notices.say_again(known.said)
         return known.thing
 
     def made(self, key: str, made_of: tuple[object, ...], notices: Notices, make: Callable[[], Thing]) -> Thing:
-        """What ``make`` gives, from memory where it would be made of the very same things and gave no notice."""
-        known = self.remembered(key, made_of)
+        """What ``make`` gives, from memory where it would be made of the very same things."""
+        known = self.remembered(key, made_of, notices)
         if known is not None:
             return cast("Thing", known)
-        before = notices.count
-        thing = make()
-        if notices.count == before:
-            self._fresh_made[key] = _Made(made_of, thing)
+        thing, said = notices.heard(make)
+        if said is not None:
+            self._fresh_made[key] = _Made(made_of, thing, said)
         return thing
 
     def grouped(self, found: Claimed, notices: Notices, make: Callable[[], Thing]) -> Thing:
@@ -242,6 +246,7 @@ class Recall:
         known = self._made.get(key)
         if known is not None and _are_same(known.members, found.members):
             self._fresh_made[key] = known
+            notices.say_again(known.said)
             return cast("Thing", known.thing)
         thing = self.made(key, found.made_of, notices, make)
         if key in self._fresh_made:
@@ -253,8 +258,14 @@ def _are_same(old: Sequence[object], new: Sequence[object]) -> bool:
     return len(old) == len(new) and all(map(operator.is_, old, new))
 
 
-def _is_identical(old: Object, new: Mapping[str, Any]) -> bool:
-    """Whether a pod stays and differs in nothing that is costly to read: same labels, same spec but for its node."""
+def _is_identical(seen: _Seen, new: Mapping[str, Any]) -> bool:
+    """Whether a pod stays and differs in nothing that is costly to read: same labels, same spec but for its node.
+
+    Where something was said it is read in full, to say so again.
+    """
+    if seen.said:
+        return False
+    old = seen.value
     was, now = old.get("metadata"), new.get("metadata")
     before, after = old.get("spec"), new.get("spec")
     if not (isinstance(was, dict) and isinstance(now, dict) and isinstance(before, dict) and isinstance(after, dict)):

@@ -41,14 +41,25 @@ def read_tree(spec: Raw) -> SubGroup:
         )
     topology = read_topology(spec)
     stated = spec.items("subGroups")
-    if len(stated) > MOST_SUBGROUPS:
-        problem = f"{len(stated):,} subgroups; at most {MOST_SUBGROUPS:,} are read"
-        raise InputError(problem, field="spec.subGroups", cure="Use fewer, larger subgroups")
+    check_number(len(stated))
     parts = [_part(raw) for raw in stated]
     if not parts:
         return flat_gang(spec.count("minMember", 1), topology)
     roots = _linked(parts)
     return SubGroup("", tuple(_built(part) for part in roots), _min_subgroups(spec), topology)
+
+
+def check_number(subgroups: int) -> None:
+    """Asked before subgroups are made: a few words of a workload can stand for millions of them.
+
+    Raises
+    ------
+    InputError
+        There are too many.
+    """
+    if subgroups > MOST_SUBGROUPS:
+        problem = f"{subgroups:,} subgroups; at most {MOST_SUBGROUPS:,} are read"
+        raise InputError(problem, field="spec.subGroups", cure="Use fewer, larger subgroups")
 
 
 def read_topology(raw: Raw) -> TopologyConstraint | None:

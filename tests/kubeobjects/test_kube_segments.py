@@ -1,10 +1,13 @@
 """Segments of PyTorchJobs and LeaderWorkerSets (docs/kai-behaviour.md#segments)."""
 
-from typing import Any
+from types import ModuleType
+from typing import Any, NoReturn
 
 import pytest
 
 from kai_solver.domain import Gang, PodSet, SubGroup
+from kai_solver.kubeobjects import Recall, objects_from_documents, snapshot_from_objects
+from kai_solver.kubeobjects.grouping import Claimed, jobset, lws, segments
 
 LWS = "leaderworkerset.sigs.k8s.io/"
 SIZE = "kai.scheduler/segment-size"
@@ -23,6 +26,36 @@ def constraint(gang: Gang, name: str) -> tuple[str, str, str]:
     part = next(child for child in gang.root.children if child.name == name)
     assert part.topology is not None
     return part.topology.topology, part.topology.required, part.topology.preferred
+
+
+def job_of(completions: int) -> dict[str, Any]:
+    return {
+        "apiVersion": "batch/v1",
+        "kind": "Job",
+        "metadata": {"name": "job", "namespace": "ns", "uid": "u-owner"},
+        "spec": {
+            "completionMode": "Indexed",
+            "completions": completions,
+            "template": {"metadata": {"annotations": {SIZE: "2"}}},
+        },
+    }
+
+
+def job_set(*replicas: int) -> dict[str, Any]:
+    jobs = [{"name": f"r{index}", "replicas": number} for index, number in enumerate(replicas)]
+    return {
+        "apiVersion": "jobset.x-k8s.io/v1alpha2",
+        "kind": "JobSet",
+        "metadata": {"name": "set", "namespace": "ns", "uid": "u-owner"},
+        "spec": {"replicatedJobs": jobs},
+    }
+
+
+def reference(owner: dict[str, Any]) -> dict[str, Any]:
+    metadata = owner["metadata"]
+    return {"apiVersion": owner["apiVersion"], "kind": owner["kind"], "controller": True} | {
+        name: metadata[name] for name in ("name", "uid")
+    }
 
 
 def leader_worker_set(
@@ -93,6 +126,36 @@ def test_impossible_segments_set_the_gang_aside(build: Any, owner: dict[str, Any
     gang = group_of(build, owner)
     assert said in gang.set_aside
     assert len(gang.pods) == owner["spec"]["leaderWorkerTemplate"]["size"]
+
+
+@pytest.mark.parametrize(
+    ("owner", "module"),
+    [
+        (job_of(completions=20_000), segments),
+        (leader_worker_set(20_000, 2), lws),
+        (job_set(*[2000] * 50), jobset),
+        ({**job_set(), "spec": {}}, jobset),
+    ],
+)
+def test_more_subgroups_than_are_read_are_not_made_either(
+    build: Any, monkeypatch: pytest.MonkeyPatch, owner: dict[str, Any], module: ModuleType
+) -> None:
+    """Nor is a gang that was set aside looked into again while it is the same."""
+
+    def made(*_: object, **__: object) -> NoReturn:
+        raise AssertionError
+
+    monkeypatch.setattr(module, "Part", made)
+    labels = {f"{LWS}name": "set"} if module is lws else {jobset.JOB_INDEX: "9999"}
+    replicas = [{**labels, jobset.REPLICATED_JOB: f"r{i}"} for i in range(3)]
+    pods = [build.pod(f"p{i}", labels=stated, owner=reference(owner)) for i, stated in enumerate(replicas)]
+    objects, recall = objects_from_documents(("f", one) for one in (build.node(), *pods, owner)), Recall()
+    snapshot = snapshot_from_objects(objects, now_s=build.now_s, recall=recall)
+    (gang,) = snapshot.gangs
+    assert "at most 2,000 are read" in gang.set_aside
+    assert len(gang.pods) == 3
+    monkeypatch.setattr(Claimed, "group", made)
+    assert snapshot_from_objects(objects, now_s=build.now_s, recall=recall) == snapshot
 
 
 def test_the_sets_own_size_wins_then_its_annotation_then_the_templates(build: Any) -> None:

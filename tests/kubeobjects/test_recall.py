@@ -11,6 +11,9 @@ from hypothesis import strategies as st
 
 from kai_solver.domain import Snapshot
 from kai_solver.kubeobjects import RawObjects, Recall, names, snapshot_from_objects
+from kai_solver.kubeobjects.grouping import Claimed
+from kai_solver.kubeobjects.podgroups import GangReader
+from kai_solver.kubeobjects.pods import PodReader
 
 NOW_S = 1_800_000_000.0
 Object = dict[str, Any]
@@ -118,6 +121,9 @@ class World:
             self.kinds["pods"]["worker"] = pod("worker", {"apiVersion": "v1", "kind": "Pod", "metadata": metadata})
 
 
+FUTURE = "2027-01-15T09:00:00Z"
+"""An hour after `NOW_S`."""
+
 NAMES = ("plain", "j0", "j1", "stored", "shared", "new1", "new2")
 SKIP, POOL = "kai.scheduler/skip-podgrouper", "kai.scheduler/node-pool"
 SHARED_ON = {"runai-gpu-group": "device"}
@@ -151,8 +157,18 @@ EDITS: dict[str, Callable[[World, str], object]] = {
     "group-pool": lambda w, _: w.change("pod_groups", "g", lambda g: g["metadata"].update(labels={POOL: "another"})),
     "group-own": lambda w, _: w.change("pod_groups", "g", lambda g: g["metadata"].update(annotations=WRITTEN)),
     "group-stray": lambda w, _: w.change("pod_groups", "g", lambda g: g["metadata"].update(annotations=STRAY)),
+    "group-typo": lambda w, _: w.change("pod_groups", "g", lambda g: g["spec"].update(preemptibility="perhaps")),
+    "group-future": lambda w, _: w.change(
+        "pod_groups", "g", lambda g: g["metadata"].update(annotations={names.LAST_EVICTION: FUTURE})
+    ),
     "group-broken": lambda w, _: w.change("pod_groups", "g", lambda g: g["metadata"].update(annotations=7)),
     "group-nameless": lambda w, _: w.change("pod_groups", "g", lambda g: g["metadata"].pop("name", None)),
+    "pod-typo": lambda w, n: w.change(
+        "pods", n, lambda p: p["metadata"].update(annotations={names.OWN_RUN_TIME: "long"})
+    ),
+    "job-typo": lambda w, _: w.change(
+        "other", "job", lambda j: j["metadata"].update(annotations={"kai.scheduler/batch-min-member": "many"})
+    ),
     "job": lambda w, _: w.change("other", "job", lambda j: j["metadata"].update(annotations={})),
     "no-job": lambda w, _: w.kinds["other"].pop("job", None),
     "job-again": lambda w, _: w.kinds["other"].update(job=copy.deepcopy(JOB)),
@@ -273,3 +289,29 @@ def test_a_node_that_did_not_change_is_the_very_same_object() -> None:
     after = {found.name: found for found in world.snapshot(recall).nodes}
     assert after["n2"] is before["n2"]
     assert after["n1"] is not before["n1"]
+
+
+@pytest.mark.parametrize("edit", ["pod-typo", "job-typo", "group-typo"])
+def test_what_gave_a_notice_is_not_read_again(monkeypatch: pytest.MonkeyPatch, edit: str) -> None:
+    world, recall = World(), Recall()
+    del world.kinds["pods"]["stored"], world.kinds["pods"]["shared"]  # read each time, as they depend on others
+    world.add_pod_group()
+    for change in ("by-hand", edit):
+        EDITS[change](world, "plain")
+    before = world.snapshot(recall)
+    assert any(word in notice.text for notice in before.notices for word in ("'long'", "'many'", "'perhaps'"))
+    read: list[str] = []
+    for reader, method in ((PodReader, "read"), (GangReader, "read"), (Claimed, "group")):
+        monkeypatch.setattr(reader, method, lambda *_, **__: read.append("again"))
+    assert world.snapshot(recall) == before
+    assert not read
+
+
+def test_what_the_time_says_is_read_again() -> None:
+    world, recall = World(), Recall()
+    world.add_pod_group()
+    for edit in ("by-hand", "group-future"):
+        EDITS[edit](world, "plain")
+    assert any("is in the future" in notice.text for notice in world.snapshot(recall).notices)
+    (gang,) = (gang for gang in world.snapshot(recall, NOW_S + 7200).gangs if gang.key == "ns/pg-job-u-job")
+    assert gang.last_eviction_s == NOW_S + 3600

@@ -14,6 +14,7 @@ from kai_solver.kubeobjects.grouping.inherit import QueueChoice, Surroundings, c
 from kai_solver.kubeobjects.grouping.model import Group, Member, Part, PodGrouper
 from kai_solver.kubeobjects.grouping.registry import BUILT_IN, ENTRY_POINTS, by_priority, groupers
 from kai_solver.kubeobjects.grouping.written import OwnGroup, followed, is_own, own_group
+from kai_solver.kubeobjects.tree import check_number
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,11 +113,13 @@ def podsets_by_family(family: PodGrouper, members: Sequence[Member]) -> Mapping[
 
 
 def _shape(family: PodGrouper, members: Sequence[Member]) -> Group:
-    """The family's answer; an owner that cannot be read sets the gang aside."""
+    """The family's answer; an owner that cannot be read sets the gang aside, and so do too many parts."""
     try:
-        return family.group(members)
+        group = family.group(members)
+        check_number(len(group.parts))
     except InputError as error:
         return Group(problem=str(error))
+    return group
 
 
 __all__ = [

@@ -16,6 +16,7 @@ class JobGrouper:
 
     name = "job"
     priority = 400
+    heeds_status = False
 
     def claim(self, member: Member) -> str | None:
         """Pods whose top owner is a Job."""

@@ -9,6 +9,7 @@ from kai_solver.kubeobjects.grouping.model import Group, Member, Part, named_aft
 from kai_solver.kubeobjects.grouping.read import natural, stated_minimum
 from kai_solver.kubeobjects.owners import Owner
 from kai_solver.kubeobjects.raw import Raw
+from kai_solver.kubeobjects.tree import check_number
 
 _GROUP = "jobset.x-k8s.io"
 NAME = "jobset.sigs.k8s.io/jobset-name"
@@ -38,6 +39,7 @@ class JobSetGrouper:
 
     name = "jobset"
     priority = 800
+    heeds_status = False
 
     def claim(self, member: Member) -> str | None:
         """Pods below a JobSet, or with its labels where only their Job is known."""
@@ -52,10 +54,11 @@ class JobSetGrouper:
         Raises
         ------
         InputError
-            A minimum is no positive number. KAI's pod grouper refuses such a set too.
+            A minimum is no positive number (KAI's pod grouper refuses such a set too), or there are too many replicas.
         """
         owner = members[0].owner_of_kind("JobSet")
         jobs = _stated(owner) or _counted(members)
+        check_number(sum(1 + job.replicas for job in jobs))
         parts: list[Part] = []
         for job in jobs:
             parts.append(Part(job.name, min_subgroup=job.replicas))

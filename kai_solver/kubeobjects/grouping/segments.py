@@ -8,11 +8,11 @@ from kai_solver.kubeobjects import names
 from kai_solver.kubeobjects.grouping.model import Member, Part
 from kai_solver.kubeobjects.grouping.read import natural
 from kai_solver.kubeobjects.raw import Raw
+from kai_solver.kubeobjects.tree import check_number
 
 SIZE = "kai.scheduler/segment-size"
 REQUIRED = "kai.scheduler/segment-topology-required-placement"
 PREFERRED = "kai.scheduler/segment-topology-preferred-placement"
-_MOST = 10_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,17 +51,17 @@ def plan_segments(members: Sequence[Member], template: Raw, replicas: int, state
     Raises
     ------
     InputError
-        The size is no number above 1, larger than the replicas, or makes more than 10,000 segments. KAI's pod grouper
-        refuses such a workload too.
+        The size is no number above 1, or larger than the replicas (KAI's pod grouper refuses such a workload too), or
+        there are too many segments.
     """
     text = _said(members, template, SIZE)
     size = stated if stated is not None else natural(text) if text else None
     if stated is None and not text:
         return None
-    if size is None or not 1 < size <= replicas or replicas > size * _MOST:
+    if size is None or not 1 < size <= replicas:
         problem = f"{text if stated is None else stated!r} is not a segment size for {replicas} replicas"
-        cure = f"Write a number from 2 to {max(replicas, 2)}, for {_MOST} segments at most"
-        raise InputError(problem, field=SIZE, cure=cure)
+        raise InputError(problem, field=SIZE, cure=f"Write a number from 2 to {max(replicas, 2)}")
+    check_number(-(-replicas // size))
     topology = _said(members, template, names.TOPOLOGY) or members[0].stated(names.TOPOLOGY)
     if not topology:
         return SegmentPlan(size)
