@@ -515,6 +515,19 @@ def test_a_job_gets_a_pod_group_once_and_its_pods_know_its_name(world: World) ->
     assert [note for note in world.told() if "create" in note or "patch podgroups " in note] == []
 
 
+def test_a_pod_group_that_was_refused_or_deleted_is_written_again_and_ever_more_rarely(world: World) -> None:
+    world.status_reporter.groups.monotonic = lambda: world.now
+    world.status_reporter.context.statuses._monotonic = lambda: world.now
+    world.api.refuse = lambda note: ApiError(403, "Forbidden", "quota") if note.startswith("create podg") else None
+    name = f"pg-j-{world.job('j')['metadata']['uid']}"
+    told = [any(note.startswith("create podgroups") for note in world.round()) for _ in range(20)]
+    assert [second for second, tried in enumerate(told) if tried] == [0, 1, 3, 7, 15]
+    world.api.refuse = lambda _: None
+    assert sum(f"create podgroups {name}" in world.round() for _ in range(60)) == 1
+    world.api.delete(POD_GROUPS, "n", name)
+    assert sum(f"create podgroups {name}" in world.round() for _ in range(10)) == 1
+
+
 def test_pods_that_wait_have_the_name_of_their_pod_group_at_once(world: World) -> None:
     world.node("a")
     job = world.job("j", size=2, minimum=2)

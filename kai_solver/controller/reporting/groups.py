@@ -4,6 +4,7 @@ Source: docs/kai-behaviour.md#kinds, #status-and-metrics, #stale-gangs.
 """
 
 import functools
+import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -27,6 +28,10 @@ from kai_solver.units import CPU, MEMORY
 SUMS_S = 30.0
 """The least seconds between two writes of the sums of a PodGroup's pods."""
 
+FIRST_REST_S = 1.0
+LONGEST_REST_S = 300.0
+"""After so many seconds a PodGroup that is not there is written again; each time they double."""
+
 
 @dataclass(slots=True)
 class Groups:
@@ -48,10 +53,13 @@ class Groups:
     write_plain: bool = False
     sums: bool = True
     wake: Callable[[], None] = lambda: None
+    monotonic: Callable[[], float] = time.monotonic
     _pods: dict[str, tuple[Pod, ...]] = field(default_factory=dict)
     _named: dict[str, tuple[Pod, ...]] = field(default_factory=dict)
     """Pods of gangs that wait or have subgroups, and whose PodGroups are ours: their names were looked at."""
     _own: dict[str, OwnGroup] = field(default_factory=dict)
+    _lacking: dict[str, tuple[float, float]] = field(default_factory=dict)
+    """PodGroups of ours that are not there: how long they are left alone, and until when."""
     _newest: tuple[Snapshot, dict[str, Gang]] | None = None
     """What the newest cycle saw, and its gangs."""
 
@@ -63,11 +71,13 @@ class Groups:
         """PodGroups to write, and gangs whose pods changed."""
         waiting = {entry.gang for entry in cycle.plan.pending}
         gangs = {gang.key: gang for gang in cycle.snapshot.gangs}
-        for key, group in own.items():
-            if self.writes(group) and self._own.get(key) is not group:
+        written = {key: group for key, group in own.items() if self.writes(group)}
+        again = self._due_again(written, gangs)
+        for key, group in written.items():
+            if key in again or self._own.get(key) is not group:
                 with barrier("reporting", key):
-                    if self.context.pod_group(key) is not None or _is_alive(gangs.get(key)):
-                        self._keep(key, group, Order.NOW if key in waiting else Order.LATE)
+                    if key in again or self._is_news(key, group, gangs.get(key)):
+                        self._keep(key, group, Order.NOW if key in waiting and key not in again else Order.LATE)
         self._own = dict(own)
         self._newest = cycle.snapshot, gangs
         before, self._pods = self._pods, {gang.key: gang.pods for gang in cycle.snapshot.gangs}
@@ -84,6 +94,26 @@ class Groups:
                 if before.get(gang.key) != gang.pods:
                     with barrier("reporting", gang.key):
                         self._name(gang, is_waiting)
+
+    def _is_news(self, key: str, group: OwnGroup, gang: Gang | None) -> bool:
+        """Whether a PodGroup that was made of other objects than before may have to be written."""
+        if self.context.pod_group(key) is not None:
+            return True
+        return _is_alive(gang) and self._own.get(key) != group
+
+    def _due_again(self, written: Mapping[str, OwnGroup], gangs: Mapping[str, Gang]) -> set[str]:
+        """PodGroups that were refused or deleted, and are to be written once more; after that they rest for longer."""
+        now_s, before, due = self.monotonic(), self._lacking, set()
+        self._lacking = {}
+        for key in written:
+            if self.context.pod_group(key) is None and _is_alive(gangs.get(key)):
+                rest_s, until_s = before.get(key, (FIRST_REST_S, now_s + FIRST_REST_S))
+                if until_s <= now_s:
+                    due.add(key)
+                    rest_s = min(2 * rest_s, LONGEST_REST_S)
+                    until_s = now_s + rest_s
+                self._lacking[key] = rest_s, until_s
+        return due
 
     def _name(self, gang: Gang, is_waiting: bool) -> None:
         """Pods have the name of their PodGroup while they wait, and the label of their subgroup where they have one.
