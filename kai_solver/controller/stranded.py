@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from kai_solver.cluster.api import Object, meta
 from kai_solver.cluster.binding import Binder, GangPlacement, Placement
 from kai_solver.cluster.resources import NODES, PODS, Resource
+from kai_solver.cluster.resting import Resting
 from kai_solver.cluster.store import Store
 from kai_solver.errors.barrier import barrier
 
@@ -29,7 +30,12 @@ class Stranded:
     _bound: dict[str, tuple[str, Placement]] = field(default_factory=dict)
     _missing: dict[str, float] = field(default_factory=dict)
     """Nodes of such pods that were not there at the last look, and since when."""
+    _resting: Resting = field(init=False)
+    """Pods that were released and are there all the same: something keeps them, or the server refuses."""
     _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def __post_init__(self) -> None:
+        self._resting = Resting(self.monotonic)
 
     def __call__(self, resource: Resource, key: str, _before: Object | None, after: Object | None) -> None:
         """Note pods that begin or go."""
@@ -56,11 +62,14 @@ class Stranded:
         gone = {node for node, since_s in self._missing.items() if now_s - since_s >= GONE_S}
         if not gone:
             return
-        busy = binder.open
+        busy, resting = binder.open, self._resting.now()
         placements: dict[str, list[Placement]] = defaultdict(list)
         for gang, placement in bound:
-            if placement.node in gone and gang not in busy and _is_bound(store.get(PODS, placement.key), placement):
+            if placement.node not in gone or gang in busy or placement.key in resting:
+                continue
+            if _stays(store.get(PODS, placement.key), placement):
                 placements[gang].append(placement)
+                self._resting.failed(placement.key)
         for gang, stranded in placements.items():
             with barrier("binding", gang):
                 binder.strand(GangPlacement(gang, tuple(stranded), 0), "its node is gone", runner)
@@ -75,8 +84,9 @@ def _is_there(pod: Object | None, placement: Placement) -> bool:
     return pod is not None and meta(pod).get("uid") == placement.uid
 
 
-def _is_bound(pod: Object | None, placement: Placement) -> bool:
-    if pod is None or not _is_there(pod, placement):
+def _stays(pod: Object | None, placement: Placement) -> bool:
+    """Whether the pod is on its node, and nobody has deleted it yet."""
+    if pod is None or not _is_there(pod, placement) or meta(pod).get("deletionTimestamp"):
         return False
     spec = pod.get("spec")
     return isinstance(spec, dict) and spec.get("nodeName") == placement.node

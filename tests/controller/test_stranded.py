@@ -59,6 +59,24 @@ def test_whose_node_stays_away_is_released() -> None:
     assert world.look(1.0 + GONE_S) == ["b"]
 
 
+def test_who_stays_all_the_same_is_released_ever_more_rarely() -> None:
+    world = World()
+    world.nodes("node-a")
+    assert world.look(0.0) == []
+    released = [second for second in range(5, 100) if world.look(float(second))]
+    assert released == [5, 6, 8, 12, 20, 36, 66, 96]
+
+
+def test_who_is_being_deleted_is_not_released_again() -> None:
+    world = World()
+    world.nodes("node-a")
+    assert world.look(0.0) == []
+    leaving = pod("b")
+    leaving["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
+    world.store.replace(PODS, [pod("a"), leaving])
+    assert world.look(2 * GONE_S) == []
+
+
 def test_whose_node_comes_back_stays() -> None:
     world = World()
     world.nodes("node-a")
