@@ -11,7 +11,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from cryptography import x509
-from cryptography.exceptions import InvalidSignature
+from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
@@ -83,9 +83,10 @@ def why_renew(bundle: Bundle, names: Sequence[str], now_s: float) -> str:
         key = serialization.load_pem_private_key(bundle.key, None)
         authorities = x509.load_pem_x509_certificates(bundle.authorities)
         known = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
-    except (ValueError, TypeError, x509.ExtensionNotFound) as error:
+        is_pair = certificate.public_key() == key.public_key()
+    except (ValueError, TypeError, UnsupportedAlgorithm, x509.ExtensionNotFound) as error:
         return f"it cannot be read: {error}"
-    if certificate.public_key() != key.public_key():
+    if not is_pair:
         return "its key does not match"
     if not any(_signed(certificate, authority) for authority in authorities):
         return "its authority is missing"
@@ -108,9 +109,13 @@ def given_bundle(cert_file: str, key_file: str, ca_file: str = "") -> Bundle:
     try:
         certificate = x509.load_pem_x509_certificate(contents[0])
         key = serialization.load_pem_private_key(contents[1], None)
+        is_pair = certificate.public_key() == key.public_key()
     except (ValueError, TypeError) as error:
         raise InputError(f"is not PEM: {error}", file=f"{cert_file}, {key_file}", cure="Give PEM files") from error
-    if certificate.public_key() != key.public_key():
+    except UnsupportedAlgorithm as error:
+        cure = "Give a key of a usual kind, for example RSA or P-256"
+        raise InputError(f"is not supported: {error}", file=f"{cert_file}, {key_file}", cure=cure) from error
+    if not is_pair:
         raise InputError("is not the key of the certificate", file=key_file, cure="Give both of one pair")
     return Bundle(*contents)
 
@@ -129,7 +134,7 @@ def _content(file: str) -> bytes:
 def _signed(certificate: x509.Certificate, authority: x509.Certificate) -> bool:
     try:
         certificate.verify_directly_issued_by(authority)
-    except (ValueError, TypeError, InvalidSignature):
+    except (ValueError, TypeError, UnsupportedAlgorithm, InvalidSignature):
         return False
     return True
 

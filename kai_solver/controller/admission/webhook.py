@@ -26,6 +26,7 @@ from kai_solver.controller.admission.verdict import FINE, Verdict, warn
 from kai_solver.controller.serving import PostRoute, Server
 from kai_solver.controller.settings import ControllerSettings
 from kai_solver.errors import InputError, KaiSolverError
+from kai_solver.errors.barrier import caught
 from kai_solver.kubeobjects import KubeSettings, names
 from kai_solver.kubeobjects.raw import Raw
 from kai_solver.metrics import Metrics
@@ -227,9 +228,11 @@ class Webhook:
             try:
                 self.refresh()
                 self._problem = ""
-            except (KaiSolverError, ssl.SSLError, OSError) as error:
-                self._problem = "" if self._served.certificate else str(error)
-                _LOG.warning("admission has no new certificate", error=str(error))
+            except Exception as error:
+                is_usual = isinstance(error, (KaiSolverError, ssl.SSLError, OSError))
+                said = str(error) if is_usual else caught("running", "certificate of admission", error)
+                self._problem = "" if self._served.certificate else said
+                _LOG.warning("admission has no new certificate", error=said)
                 self._stop.wait(RETRY_S)
                 continue
             self._stop.wait(LOOK_S)

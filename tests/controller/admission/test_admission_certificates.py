@@ -3,10 +3,12 @@
 import base64
 import copy
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import pytest
 from cryptography import x509
+from cryptography.exceptions import UnsupportedAlgorithm
+from cryptography.hazmat.primitives import serialization
 
 from kai_solver.cluster.api import ApiError, Object
 from kai_solver.cluster.memory import MemoryApi
@@ -160,6 +162,18 @@ def test_files_that_cannot_be_used_are_named(files: tuple[str, str, str], tmp_pa
         given_bundle(str(tmp_path / "none.pem"), files[1])
     with pytest.raises(InputError, match="not PEM"):
         given_bundle(files[0], "")
+
+
+def test_a_key_of_a_kind_that_is_not_known_is_named(
+    files: tuple[str, str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def unknown(*_: object) -> NoReturn:
+        raise UnsupportedAlgorithm("Curve 1.3.132.0.1 is not supported")
+
+    monkeypatch.setattr(serialization, "load_pem_private_key", unknown)
+    with pytest.raises(InputError, match=r"Curve 1\.3\.132\.0\.1 is not supported"):
+        given_bundle(*files)
+    assert "Curve" in why_renew(make_bundle(NAMES, 90, NOW_S), NAMES, NOW_S), "ours is made again"
 
 
 # -- whom the API server trusts ----------------------------------------------------------------------------------------

@@ -325,6 +325,31 @@ def test_without_a_secret_it_is_not_ready_and_says_why(cluster: Any, monkeypatch
         webhook.close()
 
 
+def test_an_unexpected_error_is_said_and_the_certificate_is_looked_for_again(
+    cluster: Any, monkeypatch: pytest.MonkeyPatch, faults: list[Any]
+) -> None:
+    monkeypatch.setattr(room, "RETRY_S", 0.01)
+    failing = threading.Event()
+    failing.set()
+    current = room.SecretKeeper.current
+
+    def fails(keeper: Any) -> Any:
+        if failing.is_set():
+            raise RuntimeError("an unknown curve")
+        return current(keeper)
+
+    monkeypatch.setattr(room.SecretKeeper, "current", fails)
+    settings = ControllerSettings(admission={"bind_address": "127.0.0.1:0"})  # type: ignore[arg-type]
+    webhook = Webhook(cluster, cluster.store, settings, KubeSettings, Metrics())
+    try:
+        until(lambda: "RuntimeError: an unknown curve" in webhook.not_ready())
+        failing.clear()
+        until(lambda: not webhook.not_ready())
+        assert {fault.what for fault in faults} == {"certificate of admission"}
+    finally:
+        webhook.close()
+
+
 def test_a_given_certificate_is_served_and_read_again(
     configured: Any, make_pod: Callable[..., Any], tmp_path: Path
 ) -> None:
