@@ -109,7 +109,7 @@ class Events:
         if tally is None:
             parts = (about.resource.kind, about.namespace, about.name, about.uid, reason, message)
             digest = hashlib.sha256("\0".join(parts).encode(errors="replace")).hexdigest()[:16]
-            tally = _Tally(f"{about.name[:230]}.{digest}", first_s=self.clock())
+            tally = _Tally(f"{about.name[:230].rstrip('-.')}.{digest}", first_s=self.clock())
         self._tallies[identity] = tally
         tally.count += 1
         tally.last_s = self.clock()

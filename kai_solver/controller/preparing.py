@@ -65,7 +65,8 @@ def preparing(
         requests = BindRequests(api, store, patience, devices, pool, settings.scheduler_name)
         return Preparing((Reckoned(devices),), requests, requests.overlay, (), requests.run)
     stated = settings.sharing
-    kind = ReservationPod(settings.lease_name[:63], stated.image, stated.service_account, stated.runtime_class)
+    made_by = settings.lease_name[:63].rstrip("-._")  # as values of labels may end
+    kind = ReservationPod(made_by, stated.image, stated.service_account, stated.runtime_class)
     is_ours = node_pool(store, settings.node_pool_key, settings.node_pool)
     volumes = Volumes(api, store, Patience(settings.volume_wait, fence, rest))
     sharing = Sharing(api, store, Patience(stated.wait, fence, rest), kind, is_ours)

@@ -113,6 +113,15 @@ def test_a_message_is_no_longer_than_servers_take() -> None:
     assert len(message) == LONGEST
 
 
+def test_the_name_of_an_event_is_one_that_servers_take() -> None:
+    world = World()
+    world.tell(name="a" * 229 + "-b" + "c" * 10)
+    world.tell(name="a" * 228 + ".-b")
+    world.after()
+    starts = {item["metadata"]["name"].rpartition(".")[0] for item in world.api.page(EVENTS).items}
+    assert starts == {"a" * 229, "a" * 228}
+
+
 class Forgetful(MemoryApi):
     """Keeps no event, so that all memory is the writer's."""
 

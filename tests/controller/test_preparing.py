@@ -10,6 +10,10 @@ import pytest
 from kai_solver.cluster.api import ApiError, Object
 from kai_solver.cluster.memory import MemoryApi
 from kai_solver.cluster.resources import BIND_REQUESTS, DEVICE_CLASSES, PODS, RESOURCE_CLAIMS, RESOURCE_SLICES
+from kai_solver.cluster.sharing import Sharing
+from kai_solver.cluster.store import Store
+from kai_solver.controller.preparing import preparing
+from kai_solver.controller.settings import ControllerSettings
 from tests.controller.replicas import bound, cluster, pod, running, until
 
 REQUESTED: dict[str, Any] = {"binding": "bindrequest"}
@@ -159,3 +163,12 @@ def test_a_part_of_a_gpu_needs_an_image_unless_kais_binder_has_one(binding: str)
             (group,) = requests(api)[0]["spec"]["selectedGPUGroups"]
             assert group
             assert requests(api)[0]["spec"]["receivedGPU"] == {"count": 1, "portion": "0.50"}
+
+
+@pytest.mark.parametrize("length", range(20, 64))
+def test_the_label_of_reservation_pods_is_one_that_servers_take(length: int) -> None:
+    pool = "p" * (length - 2) + "-" + "y" * (64 - length)
+    found = preparing(MemoryApi(), Store(), ControllerSettings(node_pool=pool), lambda: True)
+    (sharing,) = (step for step in found.steps if isinstance(step, Sharing))
+    assert len(sharing.kind.made_by) <= 63
+    assert sharing.kind.made_by[-1].isalnum()

@@ -36,6 +36,13 @@ def test_a_static_pod_of_a_node_is_plain(build: Any) -> None:
     assert build.one_gang(build.pod("a", owner=build.owner("Node", "n", "v1"))).name == "pg-a-uid-a"
 
 
+def test_the_name_of_a_pod_group_is_one_that_servers_take(build: Any) -> None:
+    uid = "0" * 36
+    for name, kept in (("a" * 213, "a" * 213), ("a" * 253, "a" * 213), ("a" * 211 + "-.b", "a" * 211)):
+        pod = build.pod(name, {"metadata": {"uid": uid}})
+        assert build.one_gang(pod).name == f"pg-{kept}-{uid}"
+
+
 @pytest.mark.parametrize("kind", ["StatefulSet", "ReplicaSet", "SomethingOfMine"])
 def test_any_other_owner_makes_one_gang_that_needs_one_pod(build: Any, kind: str) -> None:
     owner = build.owner(kind, "set", "apps/v1")

@@ -142,6 +142,15 @@ class PodGrouper(Protocol):
         """Shape of the gang of all pods with one claim; at least one."""
 
 
+_LONGEST_NAME = 253
+
+
 def named_after(name: str, uid: str, kind: str) -> str:
-    """KAI's name of a PodGroup; manifests without uid are distinguished by their kind."""
-    return f"pg-{name}-{uid}" if uid else f"pg-{kind.lower()}-{name}"
+    """KAI's name of a PodGroup; manifests without uid are distinguished by their kind.
+
+    It is cut where an API server would refuse it, as it refuses KAI's; the uid tells objects apart.
+    """
+    if not uid:
+        return f"pg-{kind.lower()}-{name}"
+    room = max(_LONGEST_NAME - len(f"pg--{uid}"), 0)
+    return f"pg-{name if len(name) <= room else name[:room].rstrip('-.')}-{uid}"
