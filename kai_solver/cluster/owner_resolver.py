@@ -39,6 +39,9 @@ DOUBTED_S = 5.0
 KEPT_S = 600.0
 """How long an owner is kept that no pod refers to any more, at least."""
 
+LOGGED_KINDS = 100
+"""Kinds that cannot be read and are logged; anybody may name a new kind with each pod."""
+
 PATIENCE_S = 60.0
 """How long all decisions wait for owners at first; a kind that cannot be listed must not stop the whole cluster."""
 
@@ -109,6 +112,7 @@ class OwnerResolver:
         self._refused: dict[Kind, float] = {}
         self._refused_since_s: dict[Kind, float] = {}
         self._whys: dict[Kind, str] = {}
+        self._used_kinds: set[Kind] = set()
         self._again: dict[str, tuple[float, float]] = {}
         self._blind: dict[str, str] = {}
         self.notices: tuple[Notice, ...] = ()
@@ -285,7 +289,7 @@ class OwnerResolver:
 
     def _refuse(self, reference: Reference, why: str) -> None:
         kind = reference.group_kind
-        if kind not in self._refused:
+        if kind not in self._refused and len(self._refused) < LOGGED_KINDS:
             _LOG.warning(
                 "owners of this kind cannot be read; pods are grouped without them",
                 kind=reference.kind,
@@ -293,6 +297,7 @@ class OwnerResolver:
                 owner=f"{reference.namespace}/{reference.name}",
                 why=why,
             )
+        self._used_kinds.add(kind)
         self._whys[kind] = why
         self._refused[kind] = self._monotonic() + REFUSED_S
 
@@ -326,8 +331,10 @@ class OwnerResolver:
                 return True
             is_known, found = self._find(reference)
             if not is_known or found is None:
-                if is_known and reference.group_kind in self._whys:
-                    self._blind[str(meta(pod).get("uid"))] = _blind_text(reference, self._whys[reference.group_kind])
+                why = self._whys.get(reference.group_kind) if is_known else None
+                if why is not None:
+                    self._used_kinds.add(reference.group_kind)
+                    self._blind[str(meta(pod).get("uid"))] = _blind_text(reference, why)
                 return is_known
             item = found
         return True
@@ -380,11 +387,16 @@ class OwnerResolver:
         return stored is not None and meta(stored).get("uid") == meta(value).get("uid")
 
     def _tidy(self) -> None:
-        """Forget, after each `KEPT_S`, owners that no pod refers to any more."""
+        """Forget, after each `KEPT_S`, owners that no pod refers to any more, and kinds of such."""
         if self._monotonic() < self._tidy_s:
             return
         self._tidy_s = self._monotonic() + KEPT_S
         self._read = {uid: value for uid, value in self._read.copy().items() if uid in self._used}
+        kinds: tuple[dict[Kind, Any], ...] = (self._whys, self._refused, self._refused_since_s)
+        for known in kinds:  # in place: the thread that asks may add to them
+            for kind in known.copy().keys() - self._used_kinds:
+                known.pop(kind, None)
+        self._used_kinds = set()
         self._used, self._known_pods, self._missing, self._again, self._blind = set(), set(), {}, {}, {}
 
 

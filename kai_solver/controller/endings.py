@@ -41,14 +41,21 @@ class Endings:
     _leaving: dict[tuple[str, str], _Leaver] = field(default_factory=dict)
     _gone: dict[tuple[str, str], float] = field(default_factory=dict)
     _complete: set[tuple[str, str]] = field(default_factory=set)
+    _teams: set[str] = field(default_factory=set)
+    """Queues that have a series."""
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def cycle(self, cycle: Cycle) -> None:
-        """Which gangs are complete."""
+        """Which gangs are complete. Anybody may name a queue that does not exist: such have no series."""
+        queues = {queue.name for queue in cycle.snapshot.queues}
+        for team in self._teams - queues:
+            self.metrics.completion.remove(team)
+        self._teams &= queues
         ending = [gang for gang in cycle.snapshot.gangs if gang.pods and gang.pods[0].status is PodStatus.SUCCEEDED]
         done = {(gang.key, gang.uid): gang for gang in ending if _is_complete(gang)}
         for identity, gang in done.items():
-            if identity not in self._complete and gang.created_s:
+            if identity not in self._complete and gang.created_s and gang.queue in queues:
+                self._teams.add(gang.queue)
                 self.metrics.completion.labels(gang.queue).observe(max(0.0, cycle.snapshot.now_s - gang.created_s))
         self._complete = set(done)
 

@@ -128,6 +128,8 @@ class Recall:
         self._pods, self._made, self._gangs = self._fresh, self._fresh_made, self._fresh_gangs
         self._groups, self._fresh_groups = self._fresh_groups, {}
         self.members.end()
+        queues = {made.queue for made, _ in self._gangs.values()}
+        self.identical = {queue: known for queue, known in self.identical.items() if queue in queues}
         self._by_object = {id(seen.value): seen for seen in self._pods.values()}
         self._fresh, self._fresh_made, self._fresh_gangs, self._twins = {}, {}, {}, {}
         if len(self.constraints) > _MOST_CONSTRAINTS + 2 * len(self._pods):

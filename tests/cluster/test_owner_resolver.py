@@ -11,6 +11,7 @@ from kai_solver.cluster.memory import MemoryApi
 from kai_solver.cluster.owner_resolver import (
     COMES_WITHIN_S,
     KEPT_S,
+    LOGGED_KINDS,
     LONGEST_AGAIN_S,
     PATIENCE_S,
     REFUSED_S,
@@ -405,6 +406,30 @@ def test_owners_without_pods_are_forgotten_in_time() -> None:
         assert world.seen() == ["a"]
     assert world.owners() == {"stays"}
     assert world.api.asked.count("Mine n/stays") == 1
+
+
+def test_kinds_of_owners_without_pods_are_forgotten_in_time(capsys: pytest.CaptureFixture[str]) -> None:
+    """Anybody may name a new kind with each pod."""
+    world = World()
+    ghost = {"kind": "Foo", "metadata": {"name": "o", "uid": "o"}}
+    world.pod("stays", ghost | {"apiVersion": "stays.example/v1"})
+    for at in range(2 * LOGGED_KINDS):
+        ghost["metadata"] = {"name": "o", "uid": f"o{at}"}
+        world.pod(f"p{at}", ghost | {"apiVersion": f"g{at}.example/v1"})
+    world.seen()
+    world.resolver.answer_all()
+    world.seen()
+    assert capsys.readouterr().out.count("cannot be read") == LOGGED_KINDS
+    del world.pods[1:]
+    for _ in range(3):
+        world.now_s += KEPT_S + 1
+        world.seen()
+        world.resolver.answer_all()
+        world.seen()
+        assert [notice.object for notice in world.resolver.notices] == ["Pod n/stays"]
+    for kept in (world.resolver._whys, world.resolver._refused):
+        assert kept.keys() == {("stays.example", "Foo")}
+    assert "cannot be read" not in capsys.readouterr().out
 
 
 def test_the_loop_is_woken_by_an_answer_and_while_pods_are_held() -> None:

@@ -26,6 +26,7 @@ from kai_solver.domain import (
     Pod,
     PodStatus,
     Proof,
+    Queue,
     Reason,
     Snapshot,
     flat_gang,
@@ -214,12 +215,38 @@ def gang(*statuses: PodStatus) -> Gang:
 def test_a_finished_gang_counts_once() -> None:
     metrics = Metrics()
     endings = Endings(metrics, Store())
-    endings.cycle(cycle((gang(PodStatus.SUCCEEDED, PodStatus.RUNNING),)))
+    endings.cycle(of_team(gang(PodStatus.SUCCEEDED, PodStatus.RUNNING)))
     assert sample(metrics, "kai_gang_job_completion_time_seconds_count", team="team") is None
     for _ in range(3):
-        endings.cycle(cycle((gang(PodStatus.SUCCEEDED, PodStatus.SUCCEEDED),)))
+        endings.cycle(of_team(gang(PodStatus.SUCCEEDED, PodStatus.SUCCEEDED)))
     assert sample(metrics, "kai_gang_job_completion_time_seconds_count", team="team") == 1
     assert sample(metrics, "kai_gang_job_completion_time_seconds_sum", team="team") == 600
+
+
+def test_finished_gangs_make_series_of_queues_that_exist_alone() -> None:
+    metrics = Metrics()
+    endings = Endings(metrics, Store())
+    done = gang(PodStatus.SUCCEEDED)
+    for at in range(3):
+        endings.cycle(of_team(replace(done, name=f"g{at}", queue=f"no-such-queue-{at}")))
+    assert not [found for found in series(metrics) if found]
+    endings.cycle(of_team(done))
+    assert series(metrics) == {"team"}
+    endings.cycle(cycle())
+    endings.cycle(cycle())
+    assert series(metrics) == set()
+
+
+def series(metrics: Metrics) -> set[str]:
+    """Queues that have series of finished gangs."""
+    families = (found for found in metrics.registry.collect() if found.name == "kai_gang_job_completion_time_seconds")
+    return {entry.labels["team"] for family in families for entry in family.samples}
+
+
+def of_team(*gangs: Gang) -> Cycle:
+    """A cycle that sees the queue ``team``."""
+    found = cycle(gangs)
+    return replace(found, snapshot=replace(found.snapshot, queues=(Queue("team"),)))
 
 
 def acted(metrics: Metrics) -> dict[str, float]:

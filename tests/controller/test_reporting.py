@@ -1,6 +1,7 @@
 """What the cluster is told: what is written, what is not written again, in which order, and by whom."""
 
 import threading
+from typing import NoReturn
 
 import pytest
 
@@ -473,6 +474,22 @@ def test_a_server_that_fails_for_a_while_is_told_in_the_end(world: World) -> Non
     while world.status_reporter.writer.step() is not None:
         pass
     assert world.condition("p")["reason"] == "Unschedulable"
+
+
+def test_threads_that_help_to_write_end_with_the_part_that_began_them(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The part is begun again after an error, and begins threads of its own."""
+
+    def fails(_: object) -> NoReturn:
+        raise RuntimeError("while it is worked out")
+
+    monkeypatch.setattr(status_reporter.StatusReporter, "work_out", fails)
+    before = threading.active_count()
+    for _ in range(3):
+        with pytest.raises(RuntimeError):
+            world.status_reporter.run(threading.Event())
+    assert threading.active_count() == before
 
 
 def test_an_unexpected_error_ends_no_thread_that_writes(

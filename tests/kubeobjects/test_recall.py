@@ -315,3 +315,16 @@ def test_what_the_time_says_is_read_again() -> None:
     assert any("is in the future" in notice.text for notice in world.snapshot(recall).notices)
     (gang,) = (gang for gang in world.snapshot(recall, NOW_S + 7200).gangs if gang.key == "ns/pg-job-u-job")
     assert gang.last_eviction_s == NOW_S + 3600
+
+
+def test_of_queues_without_gangs_nothing_is_remembered() -> None:
+    world, recall = World(), Recall()
+    for at in range(3):
+        EDITS["add"](world, "")
+        world.change("pods", f"new{at + 1}", lambda p: p["metadata"]["labels"].update({"kai.scheduler/queue": "gone"}))
+    world.snapshot(recall)
+    assert recall.identical.keys() == {"q", "gone"}
+    for at in range(3):
+        EDITS["delete"](world, f"new{at + 1}")
+    world.snapshot(recall)
+    assert recall.identical.keys() == {"q"}

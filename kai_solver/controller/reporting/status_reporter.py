@@ -98,9 +98,20 @@ class StatusReporter:
 
     def run(self, stop: threading.Event) -> None:
         """Report until ``stop`` is set."""
-        helpers = [threading.Thread(target=self._write_along, args=(stop,), daemon=True) for _ in range(_HELPERS)]
+        over = threading.Event()
+        helpers = [threading.Thread(target=self._write_along, args=(over,), daemon=True) for _ in range(_HELPERS)]
         for helper in helpers:
             helper.start()
+        try:
+            self._write(stop)
+        finally:  # it is called again after an error, and makes others
+            over.set()
+            self._help.set()
+            for helper in helpers:
+                helper.join()
+
+    def _write(self, stop: threading.Event) -> None:
+        """Work out what to report, and write."""
         while not stop.is_set():
             self._bell.clear()
             self.work_out()
@@ -111,9 +122,6 @@ class StatusReporter:
                 self._bell.wait(_IDLE_S)  # something happens, or what was put off is due
             elif pause_s:
                 stop.wait(pause_s)
-        self._help.set()
-        for helper in helpers:
-            helper.join()
 
     def _write_along(self, stop: threading.Event) -> None:
         """Write whenever there is more to write than the reporting thread can."""

@@ -18,6 +18,7 @@ from kai_solver.cluster.api import ApiError
 from kai_solver.cluster.resources import MUTATING_WEBHOOKS, RUNTIME_CLASSES, SECRETS, VALIDATING_WEBHOOKS
 from kai_solver.controller.admission import webhook as room
 from kai_solver.controller.admission.certificates import make_bundle
+from kai_solver.controller.admission.keeping import SecretKeeper
 from kai_solver.controller.admission.review import Asked
 from kai_solver.controller.admission.webhook import Judge, Webhook
 from kai_solver.controller.serving import Limits, Server
@@ -331,14 +332,14 @@ def test_an_unexpected_error_is_said_and_the_certificate_is_looked_for_again(
     monkeypatch.setattr(room, "RETRY_S", 0.01)
     failing = threading.Event()
     failing.set()
-    current = room.SecretKeeper.current
+    current = SecretKeeper.current
 
     def fails(keeper: Any) -> Any:
         if failing.is_set():
             raise RuntimeError("an unknown curve")
         return current(keeper)
 
-    monkeypatch.setattr(room.SecretKeeper, "current", fails)
+    monkeypatch.setattr(SecretKeeper, "current", fails)
     settings = ControllerSettings(admission={"bind_address": "127.0.0.1:0"})  # type: ignore[arg-type]
     webhook = Webhook(cluster, cluster.store, settings, KubeSettings, Metrics())
     try:
