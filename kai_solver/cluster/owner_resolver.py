@@ -40,7 +40,7 @@ KEPT_S = 600.0
 """How long an owner is kept that no pod refers to any more, at least."""
 
 LOGGED_KINDS = 100
-"""Kinds that cannot be read and are logged; anybody may name a new kind with each pod."""
+"""Kinds that cannot be read and are logged; users may name a new kind with each pod."""
 
 PATIENCE_S = 60.0
 """How long all decisions wait for owners at first; a kind that cannot be listed must not stop the whole cluster."""

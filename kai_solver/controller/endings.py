@@ -46,7 +46,7 @@ class Endings:
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def cycle(self, cycle: Cycle) -> None:
-        """Which gangs are complete. Anybody may name a queue that does not exist: such have no series."""
+        """Which gangs are complete. Users may name queues that do not exist: these have no series."""
         queues = {queue.name for queue in cycle.snapshot.queues}
         for team in self._teams - queues:
             self.metrics.completion.remove(team)

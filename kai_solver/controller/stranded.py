@@ -85,7 +85,7 @@ def _is_there(pod: Object | None, placement: Placement) -> bool:
 
 
 def _stays(pod: Object | None, placement: Placement) -> bool:
-    """Whether the pod is on its node, and nobody has deleted it yet."""
+    """Whether the pod is on its node, and is not being deleted."""
     if pod is None or not _is_there(pod, placement) or meta(pod).get("deletionTimestamp"):
         return False
     spec = pod.get("spec")

@@ -1,11 +1,12 @@
 """Which pod belongs to which gang: by name, by owner, else by grouping."""
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
 
 from kai_solver.domain import Gang, inherited
+from kai_solver.domain.object_limits import MOST_EMPTY_SUBGROUPS
 from kai_solver.errors import InputError
 from kai_solver.kubeobjects import names
 from kai_solver.kubeobjects.domains import read_may_use_spares
@@ -298,19 +299,24 @@ class _Grouped:
     podsets: Mapping[str, str]
     is_fallback: bool
     own: OwnGroup | None
+    empty: int
+    lacks_room: bool
 
 
 def _group(
     outcome: Membership, members: list[Member], reader: GangReader, around: Surroundings, own: Mapping[str, Object]
 ) -> None:
     """Pods without a gang, into new gangs; a PodGroup of that name takes them instead."""
+    room: dict[str, int] = defaultdict(lambda: MOST_EMPTY_SUBGROUPS)
     for found in claimed(_claimable(outcome, members, reader), reader.recall.members.claim):
-        make = partial(_read, found, reader, around)
+        lacks = partial(_lacks_room, found, room[found.namespace])
+        make = partial(_read, found, reader, around, lacks)
         try:
-            grouped = reader.recall.grouped(found, reader.notices, make)
+            grouped = reader.recall.grouped(found, reader.notices, make, partial(_is_still, lacks))
         except Exception as error:
             _put_aside(outcome, (member.pod for member in found.members), error, reader.notices)
             continue
+        room[found.namespace] -= 0 if grouped.lacks_room else grouped.empty
         if grouped.own is not None:
             reader.recall.own_groups[found.key] = grouped.own
             if found.key in own:
@@ -324,6 +330,15 @@ def _group(
         for member in found.members:
             podset = grouped.podsets.get(member.pod.key, "default")
             _assign(outcome, member.pod, found.key, podset, reader.notices)
+
+
+def _lacks_room(found: Claimed, room: int, empty: int) -> bool:
+    """Whether so many empty subgroups are too many; a gang that runs has its place."""
+    return empty > max(room, 0) and not any(member.pod.status.is_active for member in found.members)
+
+
+def _is_still(lacks: Callable[[int], bool], grouped: _Grouped) -> bool:
+    return lacks(grouped.empty) == grouped.lacks_room
 
 
 def _claimable(outcome: Membership, members: list[Member], reader: GangReader) -> Iterator[Member]:
@@ -346,7 +361,8 @@ def _follow(outcome: Membership, key: str, stands: Object, wanted: OwnGroup, rea
         outcome.gangs[key] = reader.recall.made(f"follows {key}", (stands, wanted), reader.notices, make)
 
 
-def _read(found: Claimed, reader: GangReader, around: Surroundings) -> _Grouped:
-    grouped = found.group(around)
+def _read(found: Claimed, reader: GangReader, around: Surroundings, lacks: Callable[[int], bool]) -> _Grouped:
+    grouped = found.group(around, lacks)
     gang = replace(reader.read_made(grouped.pod_group), queue_source=grouped.queue.source)
-    return _Grouped(gang, grouped.podsets, grouped.queue.is_fallback, grouped.own)
+    fallback, empty, lacks_room = grouped.queue.is_fallback, grouped.empty, grouped.lacks_room
+    return _Grouped(gang, grouped.podsets, fallback, grouped.own, empty, lacks_room)

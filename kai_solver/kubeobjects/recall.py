@@ -242,10 +242,18 @@ class Recall:
             self._fresh_made[key] = _Made(made_of, thing, said)
         return thing
 
-    def grouped(self, found: Claimed, notices: Notices, make: Callable[[], Thing]) -> Thing:
-        """The same of pods that their family puts into one gang: where they are the same, nothing is looked into."""
+    def grouped(
+        self, found: Claimed, notices: Notices, make: Callable[[], Thing], still: Callable[[Thing], bool]
+    ) -> Thing:
+        """The same of pods that their family puts into one gang: where they are the same, nothing is looked into.
+
+        ``still``: whether what was made holds still.
+        """
         key = f"own {found.key}"
         known = self._made.get(key)
+        if known is not None and not still(cast("Thing", known.thing)):
+            del self._made[key]
+            known = None
         if known is not None and _are_same(known.members, found.members):
             self._fresh_made[key] = known
             notices.say_again(known.said)

@@ -6,7 +6,7 @@ from typing import Any, NoReturn
 import pytest
 
 from kai_solver.domain import Gang, PodSet, SubGroup
-from kai_solver.kubeobjects import Recall, objects_from_documents, snapshot_from_objects
+from kai_solver.kubeobjects import Recall, membership, objects_from_documents, snapshot_from_objects
 from kai_solver.kubeobjects.grouping import Claimed, jobset, lws, segments
 
 LWS = "leaderworkerset.sigs.k8s.io/"
@@ -28,11 +28,11 @@ def constraint(gang: Gang, name: str) -> tuple[str, str, str]:
     return part.topology.topology, part.topology.required, part.topology.preferred
 
 
-def job_of(completions: int) -> dict[str, Any]:
+def job_of(completions: int, name: str = "job", namespace: str = "ns") -> dict[str, Any]:
     return {
         "apiVersion": "batch/v1",
         "kind": "Job",
-        "metadata": {"name": "job", "namespace": "ns", "uid": "u-owner"},
+        "metadata": {"name": name, "namespace": namespace, "uid": f"u-{name}"},
         "spec": {
             "completionMode": "Indexed",
             "completions": completions,
@@ -156,6 +156,32 @@ def test_more_subgroups_than_are_read_are_not_made_either(
     assert len(gang.pods) == 3
     monkeypatch.setattr(Claimed, "group", made)
     assert snapshot_from_objects(objects, now_s=build.now_s, recall=recall) == snapshot
+
+
+def test_workloads_of_a_namespace_share_what_subgroups_may_be_empty(
+    build: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each Job here has 11 subgroups, of which nine are too many for its pod."""
+    monkeypatch.setattr(membership, "MOST_EMPTY_SUBGROUPS", 20)
+    recall, jobs = Recall(), [job_of(20, name) for name in "abcd"]
+    pods = {job["metadata"]["name"]: build.pod(f"p{job['metadata']['name']}", owner=reference(job)) for job in jobs}
+    elsewhere = job_of(20, "e", "other")
+    pods["e"] = build.pod("pe", {"metadata": {"namespace": "other"}}, owner=reference(elsewhere))
+
+    def aside() -> str:
+        """Names of the Jobs that are set aside, the same with a memory and without one."""
+        objects = objects_from_documents(("f", one) for one in (build.node(), *pods.values(), *jobs, elsewhere))
+        snapshot = snapshot_from_objects(objects, now_s=build.now_s, recall=recall)
+        assert snapshot == snapshot_from_objects(objects, now_s=build.now_s)
+        told = [gang for gang in snapshot.gangs if "have no pods yet" in gang.set_aside]
+        assert len([notice for notice in snapshot.notices if notice.kind == "set-aside"]) == len(told)
+        return "".join(gang.pods[0].name.removeprefix("p") for gang in told)
+
+    assert aside() == aside() == "cd"
+    pods["d"] = build.pod("pd", owner=reference(jobs[3]), node="n", phase="Running")
+    assert aside() == "c", "what runs has its place"
+    del pods["a"]
+    assert aside() == "", "there is room again"
 
 
 def test_the_sets_own_size_wins_then_its_annotation_then_the_templates(build: Any) -> None:

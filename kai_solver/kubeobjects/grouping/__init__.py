@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from kai_solver.domain.object_limits import MOST_EMPTY_SUBGROUPS
 from kai_solver.errors import InputError
 from kai_solver.kubeobjects.grouping.inherit import QueueChoice, Surroundings, choose_queue, pod_group_object
 from kai_solver.kubeobjects.grouping.model import Group, Member, Part, PodGrouper
@@ -33,6 +34,10 @@ class Grouped:
         Name of the family.
     own
         The PodGroup as it may be written into the cluster; None where it may not.
+    empty
+        Subgroups beyond two for each pod: its own, and one that this is part of.
+    lacks_room
+        Whether it was set aside, as its namespace has too many of those.
     """
 
     pod_group: dict[str, Any]
@@ -40,6 +45,8 @@ class Grouped:
     queue: QueueChoice
     grouper: str
     own: OwnGroup | None
+    empty: int = 0
+    lacks_room: bool = False
 
 
 Claim = tuple[PodGrouper, str]
@@ -69,13 +76,18 @@ class Claimed:
         owners = (owner for member in self.members for owner in (*member.owners, *member.above))
         return (*pods, *(owner.raw.value for owner in owners))
 
-    def group(self, around: Surroundings) -> Grouped:
-        """The PodGroup of these pods."""
+    def group(self, around: Surroundings, lacks_room: Callable[[int], bool] = lambda _: False) -> Grouped:
+        """The PodGroup of these pods; ``lacks_room``: whether so many empty subgroups are too many."""
         group = _shape(self.family, self.members)
+        empty = max(0, len(group.parts) - 2 * len(self.members))
+        is_over = lacks_room(empty)
+        if is_over:
+            text = f"more than {MOST_EMPTY_SUBGROUPS:,} subgroups of namespace {self.namespace} have no pods yet"
+            group = Group(problem=f"{text}. Use fewer, larger subgroups")
         queue = choose_queue(self.members, around)
         written = pod_group_object(self.name, group, self.members, queue.queue, around)
         own = own_group(written, group, self.members)
-        return Grouped(written, group.podsets, queue, self.family.name, own)
+        return Grouped(written, group.podsets, queue, self.family.name, own, empty, is_over)
 
 
 def claim_of(member: Member) -> Claim:
