@@ -1,12 +1,16 @@
 """Where there is room and a limit refuses, work below the limit leaves, as in KAI."""
 
+import numpy as np
 import pytest
 
 from kai_solver.actions import Actions
+from kai_solver.actions.room.capping import sets_below
 from kai_solver.check import check_plan
 from kai_solver.domain import ACTIONS, Action, Gang, Queue, Snapshot
 from kai_solver.engine import cycle
 from kai_solver.modelfiles import load_model
+from kai_solver.planstate.state import State
+from kai_solver.planstate.victims import VictimPool
 from kai_solver.problem import build_problem
 from kai_solver.search.oracle import SolverActions
 from tests.support.builders import a_cluster, a_gang, a_node, a_queue
@@ -92,3 +96,14 @@ def test_whole_cycles_do_so_and_the_checker_agrees(model: str, nodes: int) -> No
     plan = cycle(snapshot, load_model(model), budget_s=10.0)
     assert check_plan(snapshot, plan) == ()
     assert len(plan.admitted) == len(plan.evictions) == 3
+
+
+def test_surplus_that_is_the_minimum_now_leaves_together() -> None:
+    """Of four pods two are the minimum. Where these have left, the other two are."""
+    gang = a_gang("elastic", pods=4, need=2, on="n", priority=50)
+    state = State(build_problem(a_cluster([a_node("n", 8)], [gang], LEAF)))
+    pool = VictimPool.of_running(state)
+    eligible, queue = np.ones(len(pool.units), dtype=np.bool_), state.problem.queues.index["q"]
+    assert [len(units) for units in sets_below(pool, eligible, queue, [2])] == [1, 2, 3]
+    pool.leave(len(pool.units) - 1)
+    assert [sorted(units) for units in sets_below(pool, eligible, queue, [2])] == [[0, 1], [0, 1]]

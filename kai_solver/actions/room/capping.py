@@ -29,14 +29,15 @@ def passed_limit(state: State, leaf: int, asked: Sequence[int]) -> tuple[int, li
 def sets_below(pool: VictimPool, eligible: BoolArray, queue: int, resources: Sequence[int]) -> Iterator[list[int]]:
     """Units that leave together, of those ``eligible`` (U,) that hold some of ``resources`` below ``queue``.
 
-    The cheapest unit first, each with those of its gang that have to leave before it.
+    The cheapest unit first, each with those of its gang that have to leave with it.
     """
     tree = pool.state.problem.queues
     is_below = np.zeros(tree.size, dtype=np.bool_)
     is_below[list(tree.leaves[queue])] = True
-    is_open = eligible & is_below[pool.queue_of] & ~pool.is_pinned & ~pool.are_disturbed()
-    units = np.flatnonzero(is_open & (pool.charges[:, list(resources)] > 0).any(axis=1))
+    may_go = eligible & ~pool.is_pinned
+    is_here = may_go & is_below[pool.queue_of] & ~pool.are_disturbed()
+    units = np.flatnonzero(is_here & (pool.charges[:, list(resources)] > 0).any(axis=1))
     for unit in units[np.argsort(np.array(pool.cost)[units], kind="stable")].tolist():
-        before = [u for u in pool.of_gang[pool.units[unit].gang] if u <= unit and not pool.is_disturbed(u)]
-        if is_open[before].all():
-            yield before
+        together = pool.closure((unit,))
+        if may_go[together].all():
+            yield together
