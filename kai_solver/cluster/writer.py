@@ -2,8 +2,11 @@
 
 A wish that is not yet written is replaced by a newer one for the same thing. Between two writes there is a pause, 20
 times as long while gangs are being bound. Several threads may write, but never the same thing at once. What fails for a
-while is tried again; what fails for good is dropped and counted: a report is lost, no action, and the next cycle
-reports again.
+while is tried again, later each time, and after all that has not failed. What fails for good is dropped and counted: a
+report is lost, no action, and the next cycle reports again.
+
+All writes wait only where the server itself is in trouble. A fault of its own (500) may be that of a webhook for some
+objects alone, for as long as nobody mends the webhook: no other object waits for that.
 """
 
 import heapq
@@ -20,7 +23,13 @@ from kai_solver.errors.barrier import caught
 LONGEST_WAIT_S = 30.0
 _FIRST_WAIT_S = 0.2
 _BUSY = 20
-"""How many times as long the pauses are while gangs are being bound."""
+"""How many times as long the pauses are while gangs are being bound, and after writes of a kind that fails."""
+
+_SEVERAL = 3
+"""A kind fails where so many of its objects failed since one was written last."""
+
+_AWAY = (0, 429, 503)
+"""Answers that say nothing of the object: the server is away, or has too much to do."""
 
 REMEMBERED_S = 600.0
 """How long it is remembered when a key was written: no wish waits longer for its turn (`Wish.every_s`)."""
@@ -96,8 +105,15 @@ class Writer:
     complain: Callable[[Key, ApiError], None] = lambda _key, _error: None
     counts: Counts = field(default_factory=Counts)
     _wishes: dict[Key, Wish] = field(default_factory=dict)
-    _ready: list[tuple[int, int, Key]] = field(default_factory=list)
+    _ready: list[tuple[bool, int, int, Key]] = field(default_factory=list)
+    """What is due: what has failed, or is of a kind that fails, comes after all else."""
     _later: list[tuple[float, int, Key]] = field(default_factory=list)
+    _queued: dict[Key, Order] = field(default_factory=dict)
+    """Keys in these heaps, also of wishes that were cancelled: they are not put in again."""
+    _failed: dict[Key, tuple[int, float]] = field(default_factory=dict)
+    """How often the writes of a key failed in a row, and when the next try is due."""
+    _failing: dict[str, set[Key]] = field(default_factory=dict)
+    """By kind, keys that failed since one of the kind was written; not more than `_SEVERAL`."""
     _written_s: dict[Key, float] = field(default_factory=dict)
     _reported: set[tuple[str, str]] = field(default_factory=set)
     _numbers: "itertools.count[int]" = field(default_factory=itertools.count)
@@ -127,7 +143,8 @@ class Writer:
                 self.counts.dropped += 1
                 return
             self._wishes[wish.key] = wish
-            if known is None or wish.order < known.order:
+            before = self._queued.get(wish.key)
+            if before is None or wish.order < before:
                 self._queue(wish)
 
     def waits(self, key: Key) -> bool:
@@ -144,6 +161,7 @@ class Writer:
         with self._lock:
             self._wishes.pop(key, None)
             self._written_s.pop(key, None)
+            self._failed.pop(key, None)
 
     def step(self) -> float | None:
         """Write the next wish; seconds to pause before the next one, None where none is due."""
@@ -167,14 +185,16 @@ class Writer:
             self._again(wish)
             return _IDLE_S
         except ApiError as error:
-            return self._failed(wish, error)
+            return self._refused(wish, error)
         except Exception as error:  # an object of unforeseen form: the others are written all the same
             caught("reporting", " ".join(wish.key), error)
-            return self._failed(wish, ApiError(400, type(error).__name__, str(error)))
-        self._failures = 0
-        if not written:
-            return 0.0
+            return self._refused(wish, ApiError(400, type(error).__name__, str(error)))
         with self._lock:
+            self._failures = 0
+            self._failed.pop(wish.key, None)
+            if not written:
+                return 0.0
+            self._failing.pop(wish.key[0], None)
             self.counts.written += 1
             self._forget()
             self._written_s.pop(wish.key, None)
@@ -195,10 +215,20 @@ class Writer:
 
     def _queue(self, wish: Wish) -> None:
         due_s = self._due_s(wish)
+        self._queued[wish.key] = wish.order
         if due_s <= self.monotonic():
-            heapq.heappush(self._ready, (wish.order, next(self._numbers), wish.key))
+            self._push(wish)
         else:
             heapq.heappush(self._later, (due_s, next(self._numbers), wish.key))
+
+    def _push(self, wish: Wish) -> None:
+        """It is due."""
+        is_last = wish.key in self._failed or self._fails(wish.key)
+        heapq.heappush(self._ready, (is_last, wish.order, next(self._numbers), wish.key))
+
+    def _fails(self, key: Key) -> bool:
+        """Whether its kind fails."""
+        return len(self._failing.get(key[0], ())) >= _SEVERAL
 
     def _next(self) -> Wish | None:
         """The first of those that are due, which is taken off; a key in a heap without a wish was cancelled."""
@@ -206,15 +236,20 @@ class Writer:
             while self._later and self._later[0][0] <= self.monotonic():
                 key = heapq.heappop(self._later)[2]
                 if key in self._wishes:
-                    heapq.heappush(self._ready, (self._wishes[key].order, next(self._numbers), key))
+                    self._push(self._wishes[key])
+                else:
+                    self._queued.pop(key, None)
             while self._ready:
-                key = heapq.heappop(self._ready)[2]
+                is_last, _, _, key = heapq.heappop(self._ready)
+                self._queued.pop(key, None)
                 wish = self._wishes.get(key)
-                if wish is not None and key in self._writing:
+                if wish is None:
+                    continue
+                if key in self._writing:
                     self._held.add(key)
-                elif wish is not None and self._due_s(wish) > self.monotonic():
-                    heapq.heappush(self._later, (self._due_s(wish), next(self._numbers), key))
-                elif wish is not None:
+                elif self._due_s(wish) > self.monotonic() or (self._fails(key) and not is_last):
+                    self._queue(wish)
+                else:
                     self._writing.add(key)
                     return self._wishes.pop(key)
         return None
@@ -230,13 +265,15 @@ class Writer:
 
     def _due_s(self, wish: Wish) -> float:
         last_s = self._written_s.get(wish.key)
-        return float("-inf") if last_s is None else last_s + wish.every_s
+        due_s = float("-inf") if last_s is None else last_s + wish.every_s
+        return max(due_s, self._failed[wish.key][1]) if wish.key in self._failed else due_s
 
-    def _failed(self, wish: Wish, error: ApiError) -> float:
+    def _refused(self, wish: Wish, error: ApiError) -> float:
+        """Seconds to pause."""
         if error.is_passing:
-            self._again(wish)
-            return self._rest_s(error)
+            return self._put_off(wish, error)
         with self._lock:
+            self._failed.pop(wish.key, None)
             self.counts.refused += 1
             kind = (wish.key[0], error.reason)
             is_new = kind not in self._reported
@@ -246,14 +283,29 @@ class Writer:
             self.complain(wish.key, error)
         return pause_s
 
+    def _put_off(self, wish: Wish, error: ApiError) -> float:
+        """Have it tried again later; seconds to pause, for all threads where the server is in trouble."""
+        with self._lock:
+            self._forget()
+            times = self._failed.pop(wish.key, (0, 0.0))[0] + 1
+            self._failed[wish.key] = times, self.monotonic() + _wait_s(times, error)
+            failing = self._failing.setdefault(wish.key[0], set())
+            if len(failing) < _SEVERAL:
+                failing.add(wish.key)
+            is_failing = self._fails(wish.key)
+        self._again(wish)
+        if error.status in _AWAY:
+            return self._rest_s(error)
+        with self._lock:
+            return self._pause_s((_BUSY if is_failing or self.busy() else 1) / self.rate)
+
     def _rest_s(self, error: ApiError) -> float:
         """Seconds that the server is left alone, by all threads; writes that fail together count as one failure."""
         with self._lock:
             now_s = self.monotonic()
             if now_s >= self._rested_s:
                 self._failures += 1
-                wait_s: float = _FIRST_WAIT_S * 2 ** min(self._failures, 10)
-                self._rested_s = now_s + min(LONGEST_WAIT_S, max(wait_s, error.retry_after_s or 0.0))
+                self._rested_s = now_s + _wait_s(self._failures, error)
             return self._rested_s - now_s
 
     def _again(self, wish: Wish) -> None:
@@ -261,10 +313,17 @@ class Writer:
         with self._lock:
             if wish.key not in self._wishes:
                 self._wishes[wish.key] = wish
-                heapq.heappush(self._ready, (wish.order, next(self._numbers), wish.key))
+                self._queue(wish)
 
     def _forget(self) -> None:
-        """Forget what was written long ago; the oldest are first."""
+        """Forget what was written, or failed, long ago; the oldest are first."""
         since_s = self.monotonic() - REMEMBERED_S
         while self._written_s and (first := next(iter(self._written_s.items())))[1] <= since_s:
             del self._written_s[first[0]]
+        while self._failed and (oldest := next(iter(self._failed.items())))[1][1] <= since_s:
+            del self._failed[oldest[0]]
+
+
+def _wait_s(times: int, error: ApiError) -> float:
+    """Until the next try after so many failures: as long as the server asked for, or twice as long each time."""
+    return min(LONGEST_WAIT_S, max(_FIRST_WAIT_S * 2 ** min(times, 10), error.retry_after_s or 0.0))

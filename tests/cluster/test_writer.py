@@ -108,6 +108,69 @@ def test_failures_that_pass_are_tried_again_ever_later_and_yield_to_newer_wishes
     assert world.all() == ["new"]
 
 
+def refused_for_ever(world: World, *key: str, order: Order = Order.SOON) -> None:
+    """A wish that is answered with 500 each time, as where the webhook for its object is away."""
+
+    def act() -> bool:
+        world.done.append("refused")
+        raise ApiError(500, "InternalError", "failed calling webhook")
+
+    world.writer.wish(Wish(key, act, order))
+
+
+def test_an_object_that_always_fails_does_not_hold_up_the_others() -> None:
+    world = World()
+    refused_for_ever(world, "group", "bad")
+    world.wish("event", order=Order.LAST)
+    world.wish("status")
+    ends_s = world.clock.now + 3600.0
+    while world.clock.now < ends_s:
+        world.clock.now += world.writer.step() or 0.5
+    assert world.done[:3] == ["refused", "status", "event"]
+    assert 100 < world.done.count("refused") < 150, "it is tried again, twice a minute"
+
+
+def test_what_failed_comes_after_what_has_not_been_tried() -> None:
+    world = World()
+    refused_for_ever(world, "group", "bad")
+    world.step()
+    for name in "abcdefgh":
+        world.wish(name, order=Order.LAST)
+    world.clock.now += 10.0
+    for _ in range(9):
+        world.step()
+    assert world.done == ["refused", *"abcdefgh", "refused"]
+
+
+def test_a_kind_that_fails_does_not_hold_up_the_others() -> None:
+    world = World()
+    for number in range(1000):
+        refused_for_ever(world, "group", str(number))
+    world.wish("event", order=Order.LAST)
+    pauses = [world.step() for _ in range(4)]
+    assert world.done == ["refused"] * 3 + ["event"]
+    assert pauses[:3] == pytest.approx([0.1, 0.1, 2.0]), "it is tried seldom"
+    for _ in range(1000):
+        world.step()
+    world.wish("another", order=Order.LAST)
+    world.step()
+    assert world.done[-1] == "another"
+
+
+def test_wishes_taken_back_leave_nothing_behind() -> None:
+    world = World()
+    world.leads = False
+    for _ in range(100):
+        world.wish("a")
+        world.writer.cancel(("a",))
+    assert len(world.writer._ready) == 1
+    world.leads = True
+    assert world.all() == []
+    assert not world.writer._queued
+    world.wish("a")
+    assert world.all() == ["a"]
+
+
 def test_the_server_is_left_alone_for_as_long_as_it_asks() -> None:
     world = World()
     world.faults = [ApiError(429, "TooManyRequests", retry_after_s=7.0)]
@@ -201,3 +264,11 @@ def test_draining_writes_all_that_is_due_and_ends_with_a_failing_server() -> Non
     world.wish("d")
     world.writer.drain(1e9)
     assert world.done == ["a", "b", "c"]
+
+
+def test_draining_goes_on_after_an_object_that_fails() -> None:
+    world = World()
+    refused_for_ever(world, "group", "bad")
+    world.wish("a")
+    world.writer.drain(1.0)
+    assert world.done == ["refused", "a"]
