@@ -5,11 +5,13 @@ an allocation the next cycles count it all the same, or they would give its devi
 """
 
 import threading
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from kai_solver.cluster.api import Api, Object, key_of, meta, version_of
+from kai_solver.cluster.assumed import LONGEST_S
 from kai_solver.cluster.binding import BindError, Placement
 from kai_solver.cluster.locking import if_there, locking
 from kai_solver.cluster.resources import DEVICE_CLASSES, RESOURCE_CLAIMS
@@ -30,8 +32,11 @@ class Devices:
 
     api: Api
     store: Store
+    monotonic: Callable[[], float] = time.monotonic
     _wanted: dict[str, dict[str, Object]] = field(default_factory=dict)
     """Allocations by claim that no watch has shown, each by the pods that wait for it."""
+    _doubted: dict[str, tuple[Placement, float]] = field(default_factory=dict)
+    """Pods whose allocations could not be taken back, and until when they count: what was written, watches show."""
     _wrote: dict[str, None] = field(default_factory=dict)
     """Claims (their uid) that were allocated here, the last ones: unused, they are given back."""
     _lock: threading.Lock = field(default_factory=threading.Lock)
@@ -44,6 +49,7 @@ class Devices:
     def assume(self, placement: Placement) -> None:
         """Count the devices as given."""
         with self._lock:
+            self._doubted.pop(placement.key, None)
             for key, devices in placement.claims:
                 if devices and not is_allocated(self.store.get(RESOURCE_CLAIMS, key)):
                     self._wanted.setdefault(key, {})[placement.key] = allocation_of(
@@ -53,6 +59,9 @@ class Devices:
     def overlay(self, claims: tuple[Object, ...], _now_s: float) -> tuple[Object, ...]:
         """The claims as they will be; those that nothing is assumed of are the very same objects."""
         with self._lock:
+            now_s = self.monotonic()
+            for placement in [found for found, until_s in self._doubted.values() if until_s <= now_s]:
+                self._drop(placement)
             if not self._wanted:
                 return claims
             known = {key_of(claim): claim for claim in claims}
@@ -73,7 +82,7 @@ class Devices:
         """
         for key, devices in placement.claims:
             namespace, _, name = key.partition("/")
-            with self._stripe(key):
+            with self.turn(key):
                 locking(
                     lambda: self._protected(namespace, name),  # noqa: B023 - runs at once
                     lambda claim: self._write(claim, placement, key, devices),  # noqa: B023
@@ -82,11 +91,14 @@ class Devices:
     def undo(self, placement: Placement) -> None:
         """Release the pod's reservations, and devices that this attempt gave to claims that no other pod uses.
 
-        Until that is done they count as given: no watch may have shown yet that they are.
+        Until that is done they count as given: no watch may have shown yet that they are. If it cannot be done, they
+        do so for a while only.
         """
+        with self._lock:
+            self._doubted[placement.key] = placement, self.monotonic() + LONGEST_S
         for key, _ in placement.claims:
             namespace, _, name = key.partition("/")
-            with if_there(), self._stripe(key):
+            with if_there(), self.turn(key):
                 locking(
                     lambda: self.api.get(RESOURCE_CLAIMS, namespace, name),  # noqa: B023 - runs at once
                     lambda claim: self._release(claim, placement),
@@ -96,17 +108,22 @@ class Devices:
     def forget(self, placement: Placement) -> None:
         """Count the devices as given no longer."""
         with self._lock:
-            for key, _ in placement.claims:
-                self._wanted.get(key, {}).pop(placement.key, None)
-                if not self._wanted.get(key):
-                    self._wanted.pop(key, None)
+            self._drop(placement)
+
+    def _drop(self, placement: Placement) -> None:
+        self._doubted.pop(placement.key, None)
+        for key, _ in placement.claims:
+            self._wanted.get(key, {}).pop(placement.key, None)
+            if not self._wanted.get(key):
+                self._wanted.pop(key, None)
 
     def clear(self) -> None:
         """Count nothing as given that the server does not show."""
         with self._lock:
             self._wanted.clear()
+            self._doubted.clear()
 
-    def _stripe(self, key: str) -> threading.Lock:
+    def turn(self, key: str) -> threading.Lock:
         """Pods of a gang that share a claim take turns: each changes it."""
         return self._stripes[hash(key) % _STRIPES]
 
@@ -163,8 +180,19 @@ class Devices:
             RESOURCE_CLAIMS, raw.text("metadata.namespace"), raw.text("metadata.name"), body, subresource="status"
         )
         if not left:
-            with self._lock:
-                self._wrote.pop(raw.text("metadata.uid"), None)
+            self._forget_write(claim)
+
+    def give_back(self, claim: Object) -> None:
+        """Take the devices from a claim as it was read, and from its only user; `ApiError` where it changed since."""
+        namespace, _, name = key_of(claim).partition("/")
+        status = {"allocation": None, "reservedFor": None}
+        body = {"metadata": {"resourceVersion": version_of(claim)}, "status": status}
+        self.api.patch(RESOURCE_CLAIMS, namespace, name, body, subresource="status")
+        self._forget_write(claim)
+
+    def _forget_write(self, claim: Object) -> None:
+        with self._lock:
+            self._wrote.pop(str(meta(claim).get("uid")), None)
 
 
 def allocation_of(store: Store, claim: Object | None, devices: tuple[Allotted, ...], node: str) -> Object:
@@ -176,6 +204,14 @@ def allocation_of(store: Store, claim: Object | None, devices: tuple[Allotted, .
     if config:
         found["config"] = config
     return {"devices": found, "nodeSelector": {"nodeSelectorTerms": [term]}}
+
+
+def node_of(claim: Object) -> str:
+    """The node of an allocation that `allocation_of` made; empty where another hand made it otherwise."""
+    terms = Raw(claim).items("status.allocation.nodeSelector.nodeSelectorTerms")
+    fields = [found for term in terms for found in term.items("matchFields")]
+    values = fields[0].items("values") if len(fields) == 1 else ()
+    return values[0].text() if len(terms) == 1 and len(values) == 1 else ""
 
 
 def _config(store: Store, claim: Raw) -> list[Object]:

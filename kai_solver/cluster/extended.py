@@ -14,6 +14,7 @@ from dataclasses import dataclass, field, replace
 
 from kai_solver.claims.extended import PREFIX
 from kai_solver.cluster.api import Api, Object, key_of, meta
+from kai_solver.cluster.assumed import LONGEST_S
 from kai_solver.cluster.binding import BindError, Placement
 from kai_solver.cluster.devices import FINALIZER, allocation_of, is_allocated
 from kai_solver.cluster.locking import if_there
@@ -81,6 +82,8 @@ class Extended:
     clock: Callable[[], float] = time.monotonic
     _given: dict[str, _Given] = field(default_factory=dict)
     """By pod."""
+    _doubted: dict[str, tuple[_Given, float]] = field(default_factory=dict)
+    """By pod what could not be taken away, and until when its devices count as given; then see `UnusedClaims`."""
     _off_until_s: float = float("-inf")
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
@@ -117,16 +120,23 @@ class Extended:
 
     def undo(self, placement: Placement) -> None:
         """Take both away."""
-        given = self._made(placement)
-        if given is not None:
-            self._take_away(placement, str(meta(given.claim)["name"]))
-        with self._lock:
+        made = self._made(placement)
+        with self._lock:  # whatever becomes of it, no later plan may take the pod for told: it would never start
             self._given.pop(placement.key, None)
+            if made is not None:
+                self._doubted[placement.key] = made, self.clock() + LONGEST_S
+            given, _ = self._doubted.get(placement.key, (None, 0.0))
+        if given is not None and given.uid == placement.uid:
+            untell(self.api, placement.namespace, placement.name, placement.uid)
+            remove(self.api, placement.namespace, str(meta(given.claim)["name"]))
+            with self._lock:
+                self._doubted.pop(placement.key, None)
 
     def clear(self) -> None:
         """Lay nothing over what the server shows."""
         with self._lock:
             self._given.clear()
+            self._doubted.clear()
 
     def _made(self, placement: Placement) -> _Given | None:
         """The claim that an earlier try made for this pod: one answer got lost, and that is no reason for another."""
@@ -147,16 +157,6 @@ class Extended:
         with self._lock:
             self._given[placement.key] = given
         return given
-
-    def _take_away(self, placement: Placement, name: str) -> None:
-        with if_there():
-            none = {"metadata": {"uid": placement.uid}, "status": {STATUS: None}}
-            self.api.patch(PODS, placement.namespace, placement.name, none, subresource="status")
-        with if_there():
-            free = {"status": {"allocation": None, "reservedFor": None}}
-            self.api.patch(RESOURCE_CLAIMS, placement.namespace, name, free, subresource="status")
-            self.api.patch(RESOURCE_CLAIMS, placement.namespace, name, {"metadata": {"finalizers": None}})
-            self.api.delete(RESOURCE_CLAIMS, placement.namespace, name)
 
     # -- what is wanted ------------------------------------------------------------------------------------------------
 
@@ -239,7 +239,10 @@ class Extended:
     def claims(self, claims: tuple[Object, ...], _now_s: float) -> tuple[Object, ...]:
         """The claims, and those that are being made; to be asked after `pods`."""
         with self._lock:
-            given = {key_of(found.claim): found.claim for found in self._given.values()}
+            now_s = self.clock()
+            self._doubted = {key: found for key, found in self._doubted.items() if found[1] > now_s}
+            found = (*(given for given, _ in self._doubted.values()), *self._given.values())
+            given = {key_of(each.claim): each.claim for each in found}
         if not given:
             return claims
         return (*(claim for claim in claims if key_of(claim) not in given), *given.values())
@@ -249,6 +252,22 @@ class Extended:
         pod, claim = Raw(self.store.get(PODS, key) or {}), self.store.get(RESOURCE_CLAIMS, key_of(given.claim))
         is_stated = pod.text(f"status.{STATUS}.resourceClaimName") == given.status["resourceClaimName"]
         return bool(pod.text("spec.nodeName")) and is_stated and is_allocated(claim)
+
+
+def untell(api: Api, namespace: str, name: str, uid: str) -> None:
+    """Have the pod name no claim."""
+    with if_there():
+        none = {"metadata": {"uid": uid}, "status": {STATUS: None}}
+        api.patch(PODS, namespace, name, none, subresource="status")
+
+
+def remove(api: Api, namespace: str, name: str) -> None:
+    """Delete the claim of a pod that does not name it."""
+    with if_there():
+        free = {"status": {"allocation": None, "reservedFor": None}}
+        api.patch(RESOURCE_CLAIMS, namespace, name, free, subresource="status")
+        api.patch(RESOURCE_CLAIMS, namespace, name, {"metadata": {"finalizers": None}})
+        api.delete(RESOURCE_CLAIMS, namespace, name)
 
 
 def _with_status(pod: Object, status: Object | None) -> Object:

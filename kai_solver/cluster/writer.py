@@ -326,4 +326,5 @@ class Writer:
 
 def _wait_s(times: int, error: ApiError) -> float:
     """Until the next try after so many failures: as long as the server asked for, or twice as long each time."""
-    return min(LONGEST_WAIT_S, max(_FIRST_WAIT_S * 2 ** min(times, 10), error.retry_after_s or 0.0))
+    wait_s: float = _FIRST_WAIT_S * 2 ** min(times, 10)
+    return min(LONGEST_WAIT_S, max(wait_s, error.retry_after_s or 0.0))

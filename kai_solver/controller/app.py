@@ -175,7 +175,8 @@ class Controller:
         if parts.status_reporter is not None:
             self._reporting = start("statuses and events", functools.partial(parts.status_reporter.run, self.stop))
         if acts:
-            start("clean-up", lambda: parts.preparing.clean(self.stop))
+            for what, clean in parts.preparing.clean.items():
+                start(f"clean-up of {what}", functools.partial(clean, self.stop))
             start("look for KAI's scheduler", lambda: parts.rival.run(self.stop))
 
     def _watch(self, kind: Resource) -> None:

@@ -2,7 +2,7 @@
 
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from kai_solver.cluster.api import Api, Object
@@ -13,6 +13,7 @@ from kai_solver.cluster.extended import Extended
 from kai_solver.cluster.patience import Patience
 from kai_solver.cluster.sharing import ReservationPod, Sharing, node_pool
 from kai_solver.cluster.store import Store
+from kai_solver.cluster.unused import UnusedClaims
 from kai_solver.cluster.view import Overlay
 from kai_solver.cluster.volumes import Volumes
 from kai_solver.controller.settings import ControllerSettings
@@ -35,14 +36,14 @@ class Preparing:
     pods
         Pods likewise; asked first.
     clean
-        Takes away what no pod uses any more, until asked to stop.
+        Each takes away what no pod uses any more, until asked to stop; by what it takes away.
     """
 
     steps: tuple[Preparation, ...]
     way: Way | None
     claims: Overlay
     pods: tuple[Overlay, ...]
-    clean: Callable[[threading.Event], None]
+    clean: Mapping[str, Callable[[threading.Event], None]]
 
     def clear(self) -> None:
         """Forget what was assumed: the cluster is read again."""
@@ -56,14 +57,18 @@ def preparing(
     settings: ControllerSettings,
     fence: Callable[[], bool],
     rest: Callable[[float], None] = time.sleep,
+    expected: Callable[[Object], Object] = lambda pod: pod,
 ) -> Preparing:
-    """Put them together; before ``store`` hears of anything. ``rest`` waits, no longer than ``fence`` holds."""
+    """Put them together; before ``store`` hears of anything. ``rest`` waits, no longer than ``fence`` holds.
+
+    ``expected``: a pod as it will be; the very same where nothing is under way.
+    """
     devices = Devices(api, store)
     if settings.binding == "bindrequest":
         pool = settings.node_pool_key, settings.node_pool
         patience = Patience(settings.binder_wait, fence, rest)
         requests = BindRequests(api, store, patience, devices, pool, settings.scheduler_name)
-        return Preparing((Reckoned(devices),), requests, requests.overlay, (), requests.run)
+        return Preparing((Reckoned(devices),), requests, requests.overlay, (), {"bind requests": requests.run})
     stated = settings.sharing
     made_by = settings.lease_name[:63].rstrip("-._")  # as values of labels may end
     kind = ReservationPod(made_by, stated.image, stated.service_account, stated.runtime_class)
@@ -75,4 +80,6 @@ def preparing(
     def claims(found: tuple[Object, ...], now_s: float) -> tuple[Object, ...]:
         return extended.claims(devices.overlay(found, now_s), now_s)
 
-    return Preparing((volumes, devices, extended, sharing), None, claims, (extended.pods,), sharing.run)
+    unused = UnusedClaims(api, store, devices, fence, settings.scheduler_name, is_ours, expected)
+    clean = {"reservations": sharing.run, "claims": unused.run}
+    return Preparing((volumes, devices, extended, sharing), None, claims, (extended.pods,), clean)

@@ -149,7 +149,7 @@ def wire(api: Api, settings: ControllerSettings, reporters: tuple[Reporter, ...]
     over = threading.Event()
     fence = functools.partial(_may_act, lease, metrics, over, settings.dry_run or not settings.leadership.enabled)
     acting, rest = FencedApi(api, fence), functools.partial(_rest, fence, over)
-    before = preparing(acting, known.store, settings, fence, rest)
+    before = preparing(acting, known.store, settings, fence, rest, known.assumed.expected)
     shields = Shields(known.store, settings.evictions)
     evictor = Evictor(acting, known.assumed, fence, _rates(settings), clock, budgets_count=shields.count)
     keys = _keys(api.within(ASKED_S), settings, fence, clock)

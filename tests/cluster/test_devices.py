@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from kai_solver.cluster.api import ApiError, Object
+from kai_solver.cluster.assumed import LONGEST_S
 from kai_solver.cluster.binding import BindError, Placement
 from kai_solver.cluster.devices import FINALIZER, Devices, is_allocated
 from kai_solver.cluster.memory import MemoryApi
@@ -20,7 +21,7 @@ GPU1 = replace(GPU0, device="gpu-1")
 class Bench(World):
     def __init__(self, api: MemoryApi | None = None) -> None:
         super().__init__(api)
-        self.devices = Devices(self.api, self.store)
+        self.devices = Devices(self.api, self.store, lambda: self.now_s)
         told = {"opaque": {"driver": "gpu.example.org", "parameters": {"mode": "quiet"}}}
         self.api.create(DEVICE_CLASSES, "", {"metadata": {"name": "gpu"}, "spec": {"config": [told]}})
         self.claim("c")
@@ -201,6 +202,28 @@ def test_what_cannot_be_given_back_counts_as_given(monkeypatch: pytest.MonkeyPat
     bench.devices.undo(placement)
     assert bench.given() == []
     assert not any(map(is_allocated, bench.devices.overlay(bench.store.all(RESOURCE_CLAIMS), 0.0)))
+
+
+def test_what_cannot_be_given_back_counts_as_given_for_a_while_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    bench = Bench()
+    placement, claims = bench.user(), bench.store.all(RESOURCE_CLAIMS)
+
+    def refuse(*_: Any, **__: Any) -> None:
+        raise ApiError(0, "reset")
+
+    monkeypatch.setattr(bench.api, "get", refuse)
+    bench.devices.assume(placement)
+    with pytest.raises(ApiError):
+        bench.devices.undo(placement)
+    bench.now_s = LONGEST_S - 1
+    assert bench.devices.overlay(claims, 0.0) != claims
+    bench.devices.assume(placement)
+    bench.now_s = LONGEST_S
+    assert bench.devices.overlay(claims, 0.0) != claims, "it is being bound again"
+    with pytest.raises(ApiError):
+        bench.devices.undo(placement)
+    bench.now_s = 2 * LONGEST_S
+    assert bench.devices.overlay(claims, 0.0) is claims, "the API server never had it"
 
 
 def test_a_claim_that_is_gone_is_given_back() -> None:

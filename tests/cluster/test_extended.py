@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from kai_solver.cluster.api import ApiError, Object
+from kai_solver.cluster.assumed import LONGEST_S
 from kai_solver.cluster.binding import BindError, Placement
 from kai_solver.cluster.extended import AGAIN_S, Extended
 from kai_solver.cluster.memory import MemoryApi
@@ -250,17 +251,30 @@ def test_a_claim_whose_answer_got_lost_is_no_reason_for_another(kind: Resource, 
     assert (bench.claims(), bench.told()) == ([], None)
 
 
-def test_what_cannot_be_taken_away_is_not_forgotten() -> None:
+def test_what_cannot_be_taken_away_counts_as_given_for_a_while_and_no_pod_seems_told() -> None:
+    bench = Bench(api := Losing())
+    placement = bench.placement(1)
+    bench.extended.assume(placement)
+    bench.extended.prepare(placement)
+    api.away = True
+    with pytest.raises(ApiError):
+        bench.extended.undo(placement)
+    (claim,) = bench.claims()
+    assert bench.overlaid() == (None, [f"{claim['metadata']['name']}: 1"])
+    bench.now_s = LONGEST_S
+    assert bench.overlaid() == (None, [])
+
+
+def test_what_cannot_be_taken_away_at_first_is_tried_again() -> None:
     bench = Bench(api := Losing())
     placement = bench.placement(1)
     bench.extended.prepare(placement)
     api.away = True
     with pytest.raises(ApiError):
         bench.extended.undo(placement)
-    assert bench.overlaid()[1]
     api.away = False
     bench.extended.undo(placement)
-    assert (bench.claims(), bench.told()) == ([], None)
+    assert (bench.claims(), bench.told(), bench.overlaid()) == ([], None, (None, []))
 
 
 def test_a_server_without_the_feature_gate_is_known_by_what_it_does_not_keep() -> None:
