@@ -58,6 +58,8 @@ class BindRequests:
     clock: Callable[[], float] = time.time
     _made: dict[str, str] = field(default_factory=dict)
     """Uids of the requests that a thread here waits for, by pod."""
+    _withdrawn: dict[str, str] = field(default_factory=dict)
+    """Likewise of those that nobody waits for any more and that could not be deleted yet."""
     _news: threading.Event = field(default_factory=threading.Event)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
@@ -80,8 +82,12 @@ class BindRequests:
             if not _is_same(made, body):
                 self.api.delete(BIND_REQUESTS, placement.namespace, placement.name, uid=_uid(made))
                 made = self.api.create(BIND_REQUESTS, placement.namespace, body)
+        self._wait_for(placement, made)
+
+    def _wait_for(self, placement: Placement, made: Object) -> None:
         with self._lock:
             self._made[placement.key] = _uid(made)
+            self._withdrawn.pop(placement.key, None)
 
     def stands(self, placement: Placement) -> bool:
         """Whether the request is there."""
@@ -93,8 +99,7 @@ class BindRequests:
             raise
         if not _is_same(made, self._request(placement)):
             return False
-        with self._lock:
-            self._made[placement.key] = _uid(made)
+        self._wait_for(placement, made)
         return True
 
     def outcome(self, placements: Sequence[Placement], needed: int) -> dict[str, str]:
@@ -126,16 +131,19 @@ class BindRequests:
     def take_back(self, placement: Placement) -> None:
         """Ask no more; a pod that is bound all the same counts where it is."""
         with self._lock:
-            uid = self._made.get(placement.key, "")
+            if placement.key in self._made:
+                self._withdrawn[placement.key] = self._made.pop(placement.key)
+            uid = self._withdrawn.get(placement.key, "")
         if uid:
             self._delete(placement.namespace, placement.name, uid)
         with self._lock:
-            self._made.pop(placement.key, None)
+            self._withdrawn.pop(placement.key, None)
 
     def clear(self) -> None:
         """Stop waiting: requests of an earlier lead are read again, like those of another leader."""
         with self._lock:
             self._made.clear()
+            self._withdrawn.clear()
 
     def _look(self, placement: Placement, unseen: dict[str, float]) -> str | None:
         """Why the pod was not bound, empty where it was; None where that is not known yet.
@@ -253,13 +261,16 @@ class BindRequests:
     def collect(self) -> int:
         """Delete requests for our pods that no thread here waits for and that lead nowhere; how many."""
         stale = [request for request in self.store.all(BIND_REQUESTS) if self._is_stale(request)]
+        with self._lock:  # of others the pod has its node, or the watch shows that they are deleted
+            uids = {_uid(request) for request in stale}
+            self._withdrawn = {key: uid for key, uid in self._withdrawn.items() if uid in uids}
         for request in stale:
             with suppress(ApiError):  # it is looked at again
                 self._delete(str(meta(request).get("namespace")), str(meta(request).get("name")), _uid(request))
         return len(stale)
 
     def _is_stale(self, request: Object) -> bool:
-        """Failed, for a node that is gone, or older than KAI's binder may take; of pods that are ours and wait."""
+        """Withdrawn, failed, for a node that is gone, or older than KAI's binder may take; of our pods that wait."""
         raw = Raw(request)
         key, value = self.pool
         with suppress(InputError):
@@ -271,6 +282,8 @@ class BindRequests:
             with self._lock:
                 if _uid(request) in self._made.values():
                     return False
+                if _uid(request) in self._withdrawn.values():
+                    return True
             age_s = self.clock() - (raw.time_s("metadata.creationTimestamp") or 0.0)
             is_gone = self.store.get(NODES, raw.text("spec.selectedNode")) is None
             return is_given_up(raw) or is_gone or age_s > self.patience.limit_s

@@ -322,6 +322,43 @@ def test_what_is_taken_back_is_tried_until_the_server_answers(monkeypatch: pytes
     assert bench.all() == []
 
 
+def test_what_could_not_be_taken_back_is_deleted_when_the_server_is_well_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    bench = Bench()
+    placement, other = bench.placement("p"), bench.placement("q")
+    for each in (placement, other):
+        bench.requests.bind(each)
+
+    def refuse(*_: Any, **__: Any) -> None:
+        raise ApiError(500, "InternalError")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(bench.api, "delete", refuse)
+        with pytest.raises(ApiError):
+            bench.requests.take_back(placement)
+        bench.see()
+        assert bench.requests.collect() == 1
+    assert bench.requests.collect() == 1
+    assert bench.one()["spec"]["podName"] == "q", "a thread waits for that one"
+
+
+def test_what_could_not_be_taken_back_and_is_asked_for_again_stands(monkeypatch: pytest.MonkeyPatch) -> None:
+    bench = Bench()
+    placement = bench.placement("p")
+    bench.requests.bind(placement)
+
+    def refuse(*_: Any, **__: Any) -> None:
+        raise ApiError(500, "InternalError")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(bench.api, "delete", refuse)
+        with pytest.raises(ApiError):
+            bench.requests.take_back(placement)
+    bench.requests.bind(placement)
+    bench.see()
+    assert bench.requests.collect() == 0
+    assert len(bench.all()) == 1
+
+
 # -- claims, and requests of others ------------------------------------------------------------------------------------
 
 
