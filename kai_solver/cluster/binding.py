@@ -2,7 +2,8 @@
 
 What can fail for a while (no answer, too many requests) is tried again; what fails for good (the pod is gone, bound
 elsewhere, refused) fails its pod. Where the pods that are bound then are fewer than the gang's minimum, they are
-released: a part of a gang that runs alone holds GPUs for nothing.
+released: a part of a gang that runs alone holds GPUs for nothing. Pods that nobody would create again stay bound, and
+the rest of their gang is tried again.
 """
 
 import threading
@@ -73,7 +74,7 @@ class GangPlacement:
 
 @dataclass(frozen=True, slots=True)
 class GangBound:
-    """What became of it: pods bound, why others were not, whether the bound ones were released again.
+    """What became of it: pods bound, why others were not, whether some of these were bound and released again.
 
     ``ran``: as `GangPlacement` has it.
     """
@@ -228,6 +229,8 @@ class Binder:
         Waits between tries; it may end early where ``fence`` says no.
     resting
         Gangs that could not be bound, and are left alone for a while.
+    comes_back
+        Whether a pod that is deleted is created again, by its controller.
     ended
         Called with each gang when its binding ended, bound or not: cycles need not leave it alone any more.
     """
@@ -245,6 +248,7 @@ class Binder:
     sleep: Callable[[float], None] = time.sleep
     resting: Resting = field(default_factory=Resting)
     patient: Executor | None = None
+    comes_back: Callable[[Placement], bool] = lambda _: True
     ended: Callable[[str], None] = lambda _: None
     _open: set[str] = field(default_factory=set)
     _asked: set[str] = field(default_factory=set)
@@ -347,16 +351,17 @@ class Binder:
             self._forget(lost)
             return GangBound(gang.gang, tuple(bound), tuple((placement, failed[placement.key]) for placement in lost))
         too_few = f"only {len(bound)} of the {gang.needed} pods that the gang needs could be bound"
-        tried = len(ready) >= gang.needed
-        released = bound if tried else []  # they have their places until they are gone
-        lost = [placement for placement in gang.placements if placement not in released]
+        tried = bound if len(ready) >= gang.needed else []  # they have their places until they are gone
+        lost = [placement for placement in gang.placements if placement not in tried]
         self._undo(gang, lost)
         self._forget(lost)
-        self._each(released, self._release)
-        reasons = {placement.key: failed.get(placement.key, too_few) for placement in gang.placements}
-        return GangBound(
-            gang.gang, (), tuple((placement, reasons[placement.key]) for placement in gang.placements), bool(released)
+        released = [placement for placement in tried if self.comes_back(placement)]
+        refused = self._each(released, self._release)
+        stay = [placement for placement in tried if placement not in released or placement.key in refused]
+        gone = tuple(
+            (placement, failed.get(placement.key, too_few)) for placement in gang.placements if placement not in stay
         )
+        return GangBound(gang.gang, tuple(stay), gone, len(tried) > len(stay))
 
     def _each(
         self, placements: Sequence[Placement], act: Callable[[Placement], None], pool: Executor | None = None

@@ -15,7 +15,7 @@ from prometheus_client import Counter
 from kai_solver import __version__
 from kai_solver.cluster.api import Api, meta
 from kai_solver.cluster.assumed import Assumed
-from kai_solver.cluster.binding import Binder
+from kai_solver.cluster.binding import Binder, Placement
 from kai_solver.cluster.contact import Contact
 from kai_solver.cluster.evicting import Evictor, Rates
 from kai_solver.cluster.fenced import FencedApi
@@ -168,7 +168,7 @@ def wire(api: Api, settings: ControllerSettings, reporters: tuple[Reporter, ...]
     binder = Binder(
         acting, known.assumed, pools.writes, fence, report.bound, steps, pools.waits, has_node, way, clock, rest
     )
-    binder.patient = pools.patient
+    binder.patient, binder.comes_back = pools.patient, functools.partial(_comes_back, known.store)
     status_reporter = None
     if not settings.dry_run:
         status_reporter = _status_reporter(acting, known.store, settings, fence, binder, decider, view, clock)
@@ -286,6 +286,12 @@ def _rest(fence: Fence, over: threading.Event, seconds: float) -> None:
 
 def _has_node(store: Store, name: str) -> bool:
     return store.get(NODES, name) is not None
+
+
+def _comes_back(store: Store, placement: Placement) -> bool:
+    """Whether the pod has a controller."""
+    owners = meta(store.get(PODS, placement.key) or {}).get("ownerReferences")
+    return any(isinstance(owner, dict) and owner.get("controller") for owner in owners or ())
 
 
 def _view(

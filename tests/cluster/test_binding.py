@@ -192,6 +192,33 @@ def test_one_that_fails_for_good_releases_the_rest() -> None:
     assert "Forbidden" in {placement.name: why for placement, why in outcome.failed}["p3"]
 
 
+def test_pods_that_nobody_creates_again_stay_bound() -> None:
+    bench = Bench()
+    bench.binder.comes_back = lambda placement: placement.name == "p0"
+    bench.api.before = lambda name: ApiError(403, "Forbidden") if name == "p3" else None
+    outcome = bench.run()
+    assert bench.leaving() == ["p0"]
+    assert [placement.name for placement in outcome.bound] == ["p1", "p2"]
+    assert [placement.name for placement, _ in outcome.failed] == ["p0", "p3"]
+    assert outcome.released
+    assert bench.binder.resting.now() == {"n/g"}, "the rest is tried again, later"
+    assert [pod["spec"].get("nodeName") for pod in bench.api.page(PODS).items][1:3] == ["node1", "node2"]
+
+
+def test_what_may_not_be_released_counts_as_bound(monkeypatch: pytest.MonkeyPatch) -> None:
+    bench = Bench()
+    bench.api.before = lambda name: ApiError(403, "Forbidden") if name == "p3" else None
+
+    def refuse(*_: Any, **__: Any) -> None:
+        raise ApiError(403, "Forbidden", "a policy")
+
+    monkeypatch.setattr(bench.api, "delete", refuse)
+    outcome = bench.run()
+    assert not outcome.released
+    assert [placement.name for placement in outcome.bound] == ["p0", "p1", "p2"]
+    assert [(placement.name, why) for placement, why in outcome.failed] == [("p3", "403 Forbidden")]
+
+
 def test_what_is_released_has_its_place_until_it_is_gone(monkeypatch: pytest.MonkeyPatch) -> None:
     """The watch has shown neither the bindings nor the deletions, and pods have their grace."""
     bench = Bench()
@@ -506,6 +533,10 @@ class Held(MemoryApi):
         return super().create(resource, namespace, body, subresource=subresource)
 
 
+def bound_in(api: MemoryApi) -> list[str]:
+    return [pod["metadata"]["name"] for pod in api.page(PODS).items if pod["spec"].get("nodeName")]
+
+
 @pytest.mark.parametrize("threads", [1, 2, 3])
 def test_a_pool_that_is_shut_down_keeps_nothing_waiting(threads: int) -> None:
     """Futures that a shutdown cancels notify no waiter: threads waited for them for ever."""
@@ -524,8 +555,8 @@ def test_a_pool_that_is_shut_down_keeps_nothing_waiting(threads: int) -> None:
     api.go.set()
     runner.shutdown(wait=True)
     (outcome,) = outcomes
-    assert not outcome.bound
-    assert {why for _, why in outcome.failed[threads:]} == {"this process no longer leads"}
+    assert [placement.name for placement in outcome.bound] == bound_in(api), "the next leader decides about them"
+    assert {why for _, why in outcome.failed} == {"this process no longer leads"}
     assert not binder.open
 
 
