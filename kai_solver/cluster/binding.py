@@ -33,6 +33,10 @@ class BindError(KaiSolverError):
     """A pod cannot be bound as planned, and trying again will not help. The message is for the pod's event."""
 
 
+class LateError(BindError):
+    """What a pod waited for did not come in time: it would hold a thread as long again, so its gang rests for long."""
+
+
 @dataclass(frozen=True, slots=True)
 class Placement:
     """A pod and the place that a plan gives it; ``annotations`` go onto the pod with its binding.
@@ -76,7 +80,7 @@ class GangPlacement:
 class GangBound:
     """What became of it: pods bound, why others were not, whether some of these were bound and released again.
 
-    ``ran``: as `GangPlacement` has it.
+    ``ran``: as `GangPlacement` has it; ``late``: pods waited in vain.
     """
 
     gang: str
@@ -85,6 +89,7 @@ class GangBound:
     released: bool = False
     seconds: float = 0.0
     ran: bool = False
+    late: bool = False
 
 
 class Preparation(Protocol):
@@ -316,10 +321,11 @@ class Binder:
         return GangBound(gang.gang, (), tuple((placement, f"unexpected error: {why}") for placement in gang.placements))
 
     def _remembered(self, gang: GangPlacement) -> GangBound:
-        """Bind; a gang that could not be bound, or not whole, rests."""
+        """Bind; a gang that could not be bound, or not whole, rests, if it waited in vain as long as it waited."""
+        began_s = self.clock()
         outcome = self.bind(gang)
         if outcome.failed:
-            self.resting.failed(gang.gang)
+            self.resting.failed(gang.gang, self.clock() - began_s if outcome.late else 0.0)
         else:
             self.resting.succeeded(gang.gang)
         return outcome
@@ -340,7 +346,8 @@ class Binder:
     def bind(self, gang: GangPlacement) -> GangBound:
         """Prepare all, then bind all; release what is bound where that is too little."""
         unready = [placement for placement in gang.placements if self._steps_of(placement)]
-        failed = self._each(unready, self._prepare, self.waits)
+        late: set[str] = set()
+        failed = self._each(unready, lambda placement: self._prepare(placement, late), self.waits)
         ready = [placement for placement in gang.placements if placement.key not in failed]
         if len(ready) >= gang.needed:
             failed |= self._bind(gang, ready)
@@ -349,7 +356,8 @@ class Binder:
             lost = [placement for placement in gang.placements if placement.key in failed]
             self._undo(gang, lost)
             self._forget(lost)
-            return GangBound(gang.gang, tuple(bound), tuple((placement, failed[placement.key]) for placement in lost))
+            reasons = tuple((placement, failed[placement.key]) for placement in lost)
+            return GangBound(gang.gang, tuple(bound), reasons, late=bool(late))
         too_few = f"only {len(bound)} of the {gang.needed} pods that the gang needs could be bound"
         tried = bound if len(ready) >= gang.needed else []  # they have their places until they are gone
         lost = [placement for placement in gang.placements if placement not in tried]
@@ -361,7 +369,7 @@ class Binder:
         gone = tuple(
             (placement, failed.get(placement.key, too_few)) for placement in gang.placements if placement not in stay
         )
-        return GangBound(gang.gang, tuple(stay), gone, len(tried) > len(stay))
+        return GangBound(gang.gang, tuple(stay), gone, len(tried) > len(stay), late=bool(late))
 
     def _each(
         self, placements: Sequence[Placement], act: Callable[[Placement], None], pool: Executor | None = None
@@ -433,9 +441,13 @@ class Binder:
     def _steps_of(self, placement: Placement) -> list[Preparation]:
         return [step for step in self.steps if step.concerns(placement)]
 
-    def _prepare(self, placement: Placement) -> None:
-        for step in self._steps_of(placement):
-            self._trying(lambda: step.prepare(placement))  # noqa: B023 - runs at once
+    def _prepare(self, placement: Placement, late: set[str]) -> None:
+        try:
+            for step in self._steps_of(placement):
+                self._trying(lambda: step.prepare(placement))  # noqa: B023 - runs at once
+        except LateError:
+            late.add(placement.key)
+            raise
 
     def _undo(self, gang: GangPlacement, placements: Sequence[Placement]) -> None:
         """Take back what was prepared; a replica that no longer leads leaves it to the next leader.

@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 
 FIRST_S = 1.0
 LONGEST_S = 30.0
+LONGEST_WAITS = 8.0
+"""After waiting in vain a rest is at most so many times as long as the wait was."""
 
 
 @dataclass(slots=True)
@@ -19,15 +21,17 @@ class Resting:
     _asleep: set[str] = field(default_factory=set)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
-    def failed(self, gang: str) -> None:
-        """It rests, from now on."""
+    def failed(self, gang: str, waited_s: float = 0.0) -> None:
+        """It rests, from now on; if it waited in vain not shorter than it did."""
         now_s = self.clock()
         with self._lock:
-            old = [key for key, (_, until_s) in self._until.items() if now_s - until_s > 2 * LONGEST_S]
+            old = [
+                key for key, (rest_s, until_s) in self._until.items() if now_s - until_s > 2 * max(LONGEST_S, rest_s)
+            ]
             for key in old:
                 del self._until[key]
             last_s, _ = self._until.get(gang, (FIRST_S / 2, 0.0))
-            rest_s = min(2 * last_s, LONGEST_S)
+            rest_s = min(max(2 * last_s, waited_s), max(LONGEST_S, LONGEST_WAITS * waited_s))
             self._until[gang] = rest_s, now_s + rest_s
             self._asleep.add(gang)
 

@@ -15,7 +15,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 
 from kai_solver.cluster.api import Api, ApiError, Object, key_of, meta
-from kai_solver.cluster.binding import BindError, Placement
+from kai_solver.cluster.binding import BindError, LateError, Placement
 from kai_solver.cluster.locking import if_there
 from kai_solver.cluster.patience import Patience, after_news
 from kai_solver.cluster.resources import CONFIG_MAPS, NODES, PODS, Resource
@@ -135,7 +135,7 @@ class Sharing:
         if not placement.groups:
             self.collect(placement.node)
             if not self.patience.until(lambda: not self._is_leaving_from(placement.node)):
-                raise BindError(f"a device of node {placement.node!r} is still held by a reservation pod without users")
+                raise LateError(f"a device of node {placement.node!r} is still held by a reservation pod without users")
             return
         self.assume(placement)
         pod = self._pod(placement)
@@ -193,7 +193,7 @@ class Sharing:
 
         if not self.patience.until(is_known):
             limit_s = self.patience.limit_s
-            raise BindError(f"no device was reserved on node {placement.node!r} within {limit_s:.0f} s")
+            raise LateError(f"no device was reserved on node {placement.node!r} within {limit_s:.0f} s")
         return found[0]
 
     def _reservation(self, group: str, node: str) -> Object | None:

@@ -9,9 +9,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from kai_solver.cluster.api import Api, ApiError, Object, key_of, meta, version_of
-from kai_solver.cluster.binding import BindError, Placement
+from kai_solver.cluster.binding import BindError, LateError, Placement
 from kai_solver.cluster.locking import if_there, locking
-from kai_solver.cluster.patience import Patience
+from kai_solver.cluster.patience import LOOK_S, Patience
 from kai_solver.cluster.resources import (
     NODES,
     PERSISTENT_VOLUME_CLAIMS,
@@ -26,6 +26,9 @@ from kai_solver.kubeobjects.selectors import label_selector, node_terms
 from kai_solver.kubeobjects.volumes import MAKES_NONE, SELECTED_NODE, claim_keys
 from kai_solver.predicates import labels_match
 
+LONGEST_LOOK_S = 10.0
+UNDO_S = 60.0
+"""Longer than anything is tried to be taken back."""
 BOUND_BY_CONTROLLER = "pv.kubernetes.io/bound-by-controller"
 
 
@@ -38,6 +41,8 @@ class Volumes:
     patience: Patience
     _asked: dict[str, dict[str, str]] = field(default_factory=dict)
     """By pod (its uid) and claim that we asked for: the volume kept for it, or empty where one is to be made."""
+    _undone: dict[str, tuple[str, float]] = field(default_factory=dict)
+    """Pods (their uid) of which that is being taken back, with their keys, and when it was last tried."""
 
     def concerns(self, placement: Placement) -> bool:
         """Whether a claim of the pod has no volume yet, or was asked for, which may have to be taken back."""
@@ -48,8 +53,19 @@ class Volumes:
         except InputError:
             return False  # what cannot be read no plan was made for
 
-    def assume(self, placement: Placement) -> None:
-        """Nothing: other users of the claim are judged when the claim is asked for."""
+    def assume(self, placement: Placement) -> None:  # noqa: ARG002 - `Preparation`
+        """Nothing: other users of the claim are judged when the claim is asked for.
+
+        What could not be taken back is forgotten with its pod: the claim says what it waits for.
+        """
+        now_s = self.patience.monotonic()
+        for uid, (key, since_s) in list(self._undone.items()):
+            if now_s - since_s > UNDO_S and meta(self.store.get(PODS, key) or {}).get("uid") != uid:
+                self._drop(uid)
+
+    def _drop(self, uid: str) -> None:
+        self._asked.pop(uid, None)
+        self._undone.pop(uid, None)
 
     def prepare(self, placement: Placement) -> None:
         """Have all claims of the pod bound, to volumes that its node can reach.
@@ -61,14 +77,17 @@ class Volumes:
         """
         keys = self._claims(placement)
         if not self.patience.until(lambda: all(self.store.get(PERSISTENT_VOLUME_CLAIMS, key) for key in keys)):
-            raise BindError(f"not all claims of the pod exist: {', '.join(keys)}")
+            raise LateError(f"not all claims of the pod exist: {', '.join(keys)}")
         being_made = {key for key in keys if self._ask(placement, key)}
-        if not self.patience.until(lambda: all(self._is_done(placement, key, key in being_made) for key in keys)):
-            raise BindError(f"its volumes were not bound within {self.patience.limit_s:.0f} s")
-        self._asked.pop(placement.uid, None)
+        looks = {key: _Looks() for key in being_made}
+        if not self.patience.until(lambda: all(self._is_done(placement, key, looks.get(key)) for key in keys)):
+            raise LateError(f"its volumes were not bound within {self.patience.limit_s:.0f} s")
+        self._drop(placement.uid)
 
     def undo(self, placement: Placement) -> None:
         """Take back what was asked for and not done, also where the pod is gone; bound volumes stay the claims'."""
+        if placement.uid in self._asked:
+            self._undone[placement.uid] = placement.key, self.patience.monotonic()
         for key, volume in self._asked.get(placement.uid, {}).items():
             with if_there():
                 claim = self._claim(key)  # no watch may have shown yet what was done
@@ -76,11 +95,12 @@ class Volumes:
                     self._let_go(volume, str(meta(claim).get("uid")))
                 elif not volume:
                     self._deselect(key, placement.node)
-        self._asked.pop(placement.uid, None)
+        self._drop(placement.uid)
 
     def clear(self) -> None:
         """Remember nothing that was asked for; the claims say it."""
         self._asked.clear()
+        self._undone.clear()
 
     def _claims(self, placement: Placement) -> tuple[str, ...]:
         pod = self.store.get(PODS, placement.key)
@@ -210,15 +230,15 @@ class Volumes:
 
     # -- waiting -------------------------------------------------------------------------------------------------------
 
-    def _is_done(self, placement: Placement, key: str, being_made: bool) -> bool:
-        """Whether the claim is bound to a volume that the node can reach; ``being_made``: a provisioner was asked."""
+    def _is_done(self, placement: Placement, key: str, looks: "_Looks | None") -> bool:
+        """Whether the claim is bound to a volume that the node can reach; ``looks``: where a provisioner was asked."""
         pod, claim = self.store.get(PODS, placement.key), self.store.get(PERSISTENT_VOLUME_CLAIMS, key)
         if pod is None or meta(pod).get("uid") != placement.uid or meta(pod).get("deletionTimestamp"):
             raise BindError("the pod is gone")
         if claim is None:
             raise BindError(f'persistentvolumeclaim "{key}" was deleted')
         if not _is_bound(claim):
-            if being_made and not _selected(claim):
+            if looks is not None and not _selected(claim) and looks.is_due(self.patience.monotonic()):
                 self._check_not_given_up(placement, key)
             return False
         volume = self.store.get(PERSISTENT_VOLUMES, Raw(claim).text("spec.volumeName"))
@@ -231,6 +251,21 @@ class Volumes:
         claim = self._claim(key)
         if not _selected(claim) and not _is_bound(claim):
             raise BindError(f'no volume could be made for claim "{key}" on node {placement.node!r}')
+
+
+@dataclass(slots=True)
+class _Looks:
+    """When the server is asked for a claim itself: a watch may be silent for long, and many pods may wait."""
+
+    due_s: float = float("-inf")
+    pause_s: float = LOOK_S
+
+    def is_due(self, now_s: float) -> bool:
+        """Whether to ask now; next time later, up to a limit."""
+        if now_s < self.due_s:
+            return False
+        self.due_s, self.pause_s = now_s + self.pause_s, min(2 * self.pause_s, LONGEST_LOOK_S)
+        return True
 
 
 def _selected(claim: Object) -> str:

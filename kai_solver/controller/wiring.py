@@ -15,9 +15,10 @@ from prometheus_client import Counter
 from kai_solver import __version__
 from kai_solver.cluster.api import Api, meta
 from kai_solver.cluster.assumed import Assumed
-from kai_solver.cluster.binding import Binder, Placement
+from kai_solver.cluster.binding import Binder, GangPlacement, Placement
 from kai_solver.cluster.contact import Contact
 from kai_solver.cluster.evicting import Evictor, Rates
+from kai_solver.cluster.fairpool import FairPool
 from kai_solver.cluster.fenced import FencedApi
 from kai_solver.cluster.identity import Identity
 from kai_solver.cluster.lease import Lease, LeaseTimes
@@ -161,7 +162,8 @@ def wire(api: Api, settings: ControllerSettings, reporters: tuple[Reporter, ...]
     note_fault = functools.partial(_note_fault, metrics)
     decider = Decider(settings.model, settings.budget, note_fault, quarantine.slow, compiling=compiling)
     sizes = {**dict(settings.workers), "patient": settings.workers.waits, "evictions": settings.workers.writes}
-    pools = Pools(**{name: ThreadPoolExecutor(size, name) for name, size in sizes.items()})
+    shared = {name: FairPool(sizes.pop(name), name, _namespace) for name in ("waits", "patient")}
+    pools = Pools(**shared, **{name: ThreadPoolExecutor(size, name) for name, size in sizes.items()})
     report, pool = Reporters(), settings.node_pool or "default"
     has_node = functools.partial(_has_node, known.store)
     steps, way = before.steps, before.way
@@ -286,6 +288,11 @@ def _rest(fence: Fence, over: threading.Event, seconds: float) -> None:
 
 def _has_node(store: Store, name: str) -> bool:
     return store.get(NODES, name) is not None
+
+
+def _namespace(work: GangPlacement | Placement, *_: object) -> str:
+    """The namespace of a gang, or a pod, that waits for something."""
+    return work.gang.partition("/")[0] if isinstance(work, GangPlacement) else work.namespace
 
 
 def _comes_back(store: Store, placement: Placement) -> bool:

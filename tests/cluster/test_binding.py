@@ -10,9 +10,10 @@ import pytest
 from kai_solver.cluster import trying
 from kai_solver.cluster.api import ApiError, Object
 from kai_solver.cluster.assumed import Assumed
-from kai_solver.cluster.binding import Binder, BindError, Directly, GangBound, GangPlacement, Placement
+from kai_solver.cluster.binding import Binder, BindError, Directly, GangBound, GangPlacement, LateError, Placement
 from kai_solver.cluster.memory import MemoryApi
 from kai_solver.cluster.resources import PODS, Resource
+from kai_solver.cluster.resting import Resting
 from tests.conftest import Caught
 
 Fault = Callable[[str], ApiError | None]
@@ -308,6 +309,22 @@ def test_nothing_is_bound_before_everything_is_prepared() -> None:
     assert not outcome.released
     assert sorted(step.undone) == ["p1", "p2", "p3"]
     assert "volume" in {placement.name: why for placement, why in outcome.failed}["p2"]
+
+
+@pytest.mark.parametrize(("error", "waited_s"), [(LateError("no volume"), 100.0), (BindError("no volume"), 0.0)])
+def test_what_waited_in_vain_rests_longer(error: BindError, waited_s: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Slow(Step):
+        def prepare(self, placement: Placement) -> None:
+            if placement.name == "p2":
+                now_s[0] += 100.0
+                raise error
+
+    now_s, rests = [0.0], list[float]()
+    bench = Bench(Slow())
+    bench.binder.clock = lambda: now_s[0]
+    monkeypatch.setattr(Resting, "failed", lambda _, __, waited_s: rests.append(waited_s))
+    assert len(bench.run().failed) == 4
+    assert rests == [waited_s]
 
 
 def test_what_the_server_would_not_take_back_is_taken_back_later() -> None:

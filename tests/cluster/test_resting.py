@@ -8,9 +8,9 @@ class Bench:
         self.now_s = 0.0
         self.resting = Resting(lambda: self.now_s)
 
-    def rest_s(self, gang: str = "g") -> float:
+    def rest_s(self, gang: str = "g", waited_s: float = 0.0) -> float:
         """How long it rests now; time passes."""
-        self.resting.failed(gang)
+        self.resting.failed(gang, waited_s)
         begun_s = self.now_s
         while gang in self.resting.now():
             self.now_s += 0.5
@@ -21,6 +21,17 @@ def test_each_rest_is_twice_as_long_up_to_a_limit() -> None:
     bench = Bench()
     assert [bench.rest_s() for _ in range(7)] == [1, 2, 4, 8, 16, 30, 30]
     assert bench.rest_s("other") == 1
+
+
+def test_what_waited_in_vain_rests_as_long_as_it_waited_and_then_longer() -> None:
+    bench = Bench()
+    rests = []
+    for _ in range(5):
+        rests.append(bench.rest_s(waited_s=120.0))
+        bench.now_s += 120.0
+    assert rests == [120, 240, 480, 960, 960]
+    bench.now_s += 2 * 960
+    assert bench.rest_s() == 1
 
 
 def test_what_was_bound_or_was_quiet_for_long_begins_anew() -> None:

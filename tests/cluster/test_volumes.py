@@ -1,13 +1,14 @@
 """Claims are bound to volumes that the pod's node can reach, before the pod is bound."""
 
+import itertools
 from typing import Any
 
 import pytest
 
 from kai_solver.cluster.api import ApiError, FenceError, Object
-from kai_solver.cluster.binding import BindError, Placement
+from kai_solver.cluster.binding import BindError, LateError, Placement
 from kai_solver.cluster.resources import PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES, PODS, STORAGE_CLASSES, Resource
-from kai_solver.cluster.volumes import Volumes
+from kai_solver.cluster.volumes import UNDO_S, Volumes
 from tests.cluster.preparing_world import World
 
 SELECTED = "volume.kubernetes.io/selected-node"
@@ -92,6 +93,44 @@ def test_too_long_is_too_long_and_is_taken_back() -> None:
     assert bench.now_s == pytest.approx(120, abs=1)
     bench.volumes.undo(placement)
     assert bench.selected() == ""
+
+
+def test_while_the_watch_is_silent_the_server_is_asked_seldom(monkeypatch: pytest.MonkeyPatch) -> None:
+    bench = Bench()
+    placement, get, asked = bench.user(), bench.api.get, list[float]()
+
+    def count(resource: Resource, namespace: str, name: str) -> Object:
+        asked.append(bench.now_s)
+        return get(resource, namespace, name)
+
+    monkeypatch.setattr(bench.api, "get", count)
+    bench.sees_from_s = 1000
+    with pytest.raises(LateError):
+        bench.volumes.prepare(placement)
+    assert len(asked) < 25, "it was 10 times a second"
+    assert max(later - earlier for earlier, later in itertools.pairwise(asked)) < 11
+
+
+def test_what_could_not_be_taken_back_is_forgotten_with_its_pod(monkeypatch: pytest.MonkeyPatch) -> None:
+    bench = Bench()
+    placement = bench.user()
+    with pytest.raises(LateError):
+        bench.volumes.prepare(placement)
+
+    def away(*_: Any) -> Object:
+        raise ApiError(0, "reset")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(bench.api, "get", away)
+        with pytest.raises(ApiError):
+            bench.volumes.undo(placement)
+    bench.now_s += UNDO_S + 1
+    bench.volumes.assume(placement)
+    assert placement.uid in bench.volumes._asked, "the pod is there, and may have to give it back"
+    bench.api.delete(PODS, "n", "p")
+    bench.see()
+    bench.volumes.assume(bench.user("q"))
+    assert not bench.volumes._asked
 
 
 def test_a_provisioner_that_gives_up_ends_the_waiting() -> None:
