@@ -30,7 +30,7 @@ LOOK_S = 0.5
 """How often a resting reflector checks whether it must list again."""
 
 SHORTEST_S = 1.0
-"""A watch that ends sooner without a word is a server in trouble: the next one waits a moment."""
+"""A watch that ends sooner is a server, or a proxy, in trouble: the next one waits a moment."""
 
 Complaint = Callable[[Resource, ApiError], None]
 
@@ -96,7 +96,7 @@ class Reflector:
     def _list(self) -> None:
         """Read the whole collection, page by page; a kind that is not installed is empty."""
         items: list[Object] = []
-        continue_, again = "", self._again
+        continue_, again, is_second = "", self._again, False
         while not self._stop.is_set() and again == self._again:
             try:
                 page = self._api.page(self.resource, continue_=continue_)
@@ -104,8 +104,10 @@ class Reflector:
                 if self._may_be_without(error):
                     self._be_without(error, again)
                     return
-                if error.is_gone and continue_:
-                    items, continue_ = [], ""  # the list took too long; its pages are of one moment or of none
+                if error.is_gone and continue_ and not is_second:
+                    # The list took too long; its pages are of one moment or of none. Twice in a row it is a server in
+                    # trouble, which is left alone for a while.
+                    items, continue_, is_second = [], "", True
                     continue
                 raise
             items.extend(page.items)
@@ -118,6 +120,8 @@ class Reflector:
                         self._refused_since_s = None
                 if self._store.missed(self.resource):
                     self._list_again()
+                elif not page.resource_version:
+                    raise ApiError(500, "NoVersion", "a list without resourceVersion: its changes cannot be watched")
                 return
 
     def _may_be_without(self, error: ApiError) -> bool:
@@ -144,7 +148,7 @@ class Reflector:
 
     def _watch(self) -> None:
         """Follow the changes of one watch; what is too old to be followed is listed again."""
-        started, heard = time.monotonic(), False
+        started = time.monotonic()
         with self._turn:
             version, again = self._version, self._again
         if not version:
@@ -154,7 +158,6 @@ class Reflector:
             if again != self._again:
                 return
             for event in watch:
-                heard = True
                 if self._stop.is_set() or not self._heard(event, again):
                     return
                 if self._store.missed(self.resource):
@@ -165,7 +168,7 @@ class Reflector:
                 raise
             self._forget_version(again)
             self._complain(self.resource, error)
-        if not heard and time.monotonic() - started < SHORTEST_S:
+        if time.monotonic() - started < SHORTEST_S:
             self._rest(random.uniform(0, SHORTEST_S))  # noqa: S311 - jitter, no secret
 
     def _list_again(self) -> None:

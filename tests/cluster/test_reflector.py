@@ -135,6 +135,39 @@ def test_a_watch_that_is_too_old_lists_again() -> None:
     assert [error.status for error in complaints] == [410]
 
 
+class Troubled(MemoryApi):
+    """Never lets a list end, or tells no version, or ends each watch after a bookmark."""
+
+    def __init__(self, trouble: str) -> None:
+        super().__init__()
+        self.trouble, self.requests = trouble, 0
+        add(self, "a", "b", "c")
+
+    def page(
+        self, resource: Resource, *, namespace: str = "", limit: int = 500, continue_: str = "", name: str = ""
+    ) -> Page:
+        self.requests += 1
+        if self.trouble == "continue" and continue_:
+            raise ApiError(410, "Expired", "The provided continue parameter is too old")
+        found = super().page(resource, limit=2 if self.trouble == "continue" else limit)
+        return Page(found.items, "" if self.trouble == "version" else found.resource_version, found.continue_)
+
+    def watch(self, resource: Resource, resource_version: str, timeout_s: float) -> Iterator[WatchEvent]:
+        self.requests += 1
+        yield WatchEvent("BOOKMARK", {"metadata": {"resourceVersion": resource_version}})
+
+
+@pytest.mark.parametrize("trouble", ["continue", "version", "bookmark"])
+def test_a_server_in_trouble_is_not_asked_without_pause(trouble: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reflector, "SHORTEST_S", 1.0)
+    api = Troubled(trouble)
+    with reflecting(api) as (store, complaints):
+        time.sleep(0.5)
+        assert api.requests < 30
+        assert trouble == "continue" or names(store) == {"a", "b", "c"}
+    assert bool(complaints) == (trouble != "bookmark")
+
+
 @pytest.mark.parametrize("is_watched", [False, True])
 def test_an_object_that_an_unexpected_error_lost_is_listed_again(
     monkeypatch: pytest.MonkeyPatch, is_watched: bool, faults: list[Caught]
