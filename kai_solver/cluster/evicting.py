@@ -93,7 +93,10 @@ class Rates:
 
 @dataclass(slots=True)
 class _Refusal:
+    """``wait_s``: how long the pod is left alone after the last one, which ends at ``until_s``."""
+
     times: int = 0
+    wait_s: float = 0.0
     until_s: float = 0.0
 
 
@@ -191,6 +194,8 @@ class Evictor:
             self._refusals = {
                 key: found for key, found in self._refusals.items() if now_s < found.until_s + FORGOTTEN_S
             }
+            for refusal in self._refusals.values():
+                refusal.until_s = min(refusal.until_s, now_s + refusal.wait_s)  # if the clock was set back
             return frozenset(key for key, refusal in self._refusals.items() if now_s < refusal.until_s)
 
     def evict(self, departure: Departure) -> Departed:
@@ -258,7 +263,8 @@ class Evictor:
             refusal = self._refusals.setdefault(departure.key, _Refusal())
             refusal.times += 1
             wait_s = FIRST_WAIT_S * 2 ** min(refusal.times - 1, 10)
-            refusal.until_s = self.clock() + min(LONGEST_WAIT_S, max(wait_s, error.retry_after_s or 0.0))
+            refusal.wait_s = min(LONGEST_WAIT_S, max(wait_s, error.retry_after_s or 0.0))
+            refusal.until_s = self.clock() + refusal.wait_s
         return Departed(departure, str(error), by_budget)
 
     @staticmethod

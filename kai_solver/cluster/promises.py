@@ -121,6 +121,7 @@ class Promises:
                 if not is_gone and may_come:
                     continue
                 move.gone_s = now_s  # or it still leaves, and was replaced by now
+            move.gone_s = min(move.gone_s, now_s)  # if the clock was set back
             if not move.successor:
                 move.successor = next((one for one in map(key_of, filter(_waits, siblings)) if one not in taken), "")
                 taken.add(move.successor)

@@ -161,6 +161,17 @@ def test_a_budget_refuses_and_the_pod_is_left_alone_ever_longer() -> None:
     assert waits[-1] == 300
 
 
+def test_a_clock_that_is_set_back_protects_no_pod_for_longer() -> None:
+    api, clock = MemoryApi(), Clock()
+    budget = {"metadata": {"name": "b"}, "spec": {"selector": {"matchLabels": {"app": "x"}}}}
+    api.create(DISRUPTION_BUDGETS, "n", budget)
+    evictor = Evictor(api, Assumed(), lambda: True, clock=clock)
+    assert evictor.evict(departure("p", uid=running(api, "p"))).by_budget
+    clock.now -= 500.0
+    assert evictor.protected(clock.now) == {"n/p"}
+    assert evictor.protected(clock.now + 5) == frozenset()
+
+
 class Noting(MemoryApi):
     """Notes what pods are told, in order; refuses what it should."""
 

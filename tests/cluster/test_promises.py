@@ -53,6 +53,16 @@ def test_the_successor_of_a_moved_pod_finds_its_place() -> None:
     assert len(promises) == 0
 
 
+def test_a_clock_that_is_set_back_holds_no_place_for_longer() -> None:
+    promises, now_s = Promises(), 1e9
+    promises.move(pod("old", node="n1", maker="job"), "n2")
+    assert stand_ins(promises.overlay((), now_s)) == ["n2"]
+    now_s -= 3600.0
+    assert stand_ins(promises.overlay((), now_s)) == ["n2"]
+    assert promises.end_s == now_s + COMES_WITHIN_S
+    assert stand_ins(promises.overlay((), now_s + COMES_WITHIN_S + 1)) == []
+
+
 def test_a_pod_of_the_same_name_is_its_own_successor() -> None:
     promises, old = Promises(), pod("web-0", uid="old", node="n1", maker="set")
     promises.move(old, "n2")
