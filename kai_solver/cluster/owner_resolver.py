@@ -48,7 +48,8 @@ PATIENCE_S = 60.0
 CURE = ". Name the kind in the chart's rbac.owners"
 LOOK_S = 0.5
 FIRST_AGAIN_S, LONGEST_AGAIN_S = 0.5, 30.0
-"""An owner that could not be asked for is asked for again so much later, twice as long each time."""
+"""An owner that could not be asked for is asked for again so much later, twice as long each time; and so is its kind:
+the API of a kind may hang, and one thread asks for all."""
 
 NOT_INSTALLED = "its kind is not installed"
 _LONGEST_CHAIN = 8
@@ -114,6 +115,8 @@ class OwnerResolver:
         self._whys: dict[Kind, str] = {}
         self._used_kinds: set[Kind] = set()
         self._again: dict[str, tuple[float, float]] = {}
+        self._kinds_again: dict[Kind, tuple[float, float]] = {}
+        """Of owners, by uid, and of kinds: how long the last pause was, and when it ends."""
         self._blind: dict[str, str] = {}
         self.notices: tuple[Notice, ...] = ()
         """Pods of the newest cycle that wait for a node and whose owners could not be read."""
@@ -223,11 +226,15 @@ class OwnerResolver:
         An owner that cannot be read is logged once for its kind, and counts as missing.
         """
         found, is_answered, was_watched = None, True, reference.group_kind in self._watched
+        began_s = self._monotonic()
+        if self._is_put_off(reference):
+            self._asked.discard(reference.uid)
+            return False
         try:
             found = self._ask(reference)
         except ApiError as error:
             if error.is_passing or self._is_doubted(reference.group_kind, error):
-                self._put_off(reference)
+                self._put_off(reference, self._monotonic() - began_s)
                 return False
             if not error.is_missing:
                 self._refuse(reference, f"{error}{CURE if error.status == 403 else ''}")
@@ -235,6 +242,7 @@ class OwnerResolver:
         finally:
             self._asked.discard(reference.uid)
         self._again.pop(reference.uid, None)
+        self._kinds_again.pop(reference.group_kind, None)
         if is_answered:
             self._refused_since_s.pop(reference.group_kind, None)
         if is_answered and (was_watched or reference.group_kind not in self._watched):  # else its watch shows it
@@ -249,11 +257,24 @@ class OwnerResolver:
         now_s = self._monotonic()
         return now_s - self._refused_since_s.setdefault(kind, now_s) < DOUBTED_S
 
-    def _put_off(self, reference: Reference) -> None:
-        """There was no answer: it is read again when a cycle needs it, but not at once."""
+    def _put_off(self, reference: Reference, took_s: float) -> None:
+        """There was no answer: it is read again when a cycle needs it, but not at once, nor others of its kind.
+
+        A kind rests at least as long as the question took.
+        """
+        now_s = self._monotonic()
         last_s, _ = self._again.get(reference.uid, (FIRST_AGAIN_S / 2, 0.0))
         wait_s = min(2 * last_s, LONGEST_AGAIN_S)
-        self._again[reference.uid] = wait_s, self._monotonic() + wait_s
+        self._again[reference.uid] = wait_s, now_s + wait_s
+        kinds = {kind: pause for kind, pause in self._kinds_again.items() if now_s < pause[1] + LONGEST_AGAIN_S}
+        last_s, _ = kinds.get(reference.group_kind, (FIRST_AGAIN_S / 2, 0.0))
+        wait_s = min(max(2 * last_s, took_s), LONGEST_AGAIN_S)
+        self._kinds_again = {**kinds, reference.group_kind: (wait_s, now_s + wait_s)}
+
+    def _is_put_off(self, reference: Reference) -> bool:
+        """Whether it is too early to ask for this owner, or for any of its kind."""
+        pauses = self._again.get(reference.uid), self._kinds_again.get(reference.group_kind)
+        return any(pause is not None and pause[1] > self._monotonic() for pause in pauses)
 
     def _ask(self, reference: Reference) -> Object | None:
         """The owner; None where it is gone, its kind is not installed, or is watched from now on."""
@@ -358,8 +379,7 @@ class OwnerResolver:
             return True, self._read[reference.uid]
         if self._refused.get(kind, 0.0) > self._monotonic():
             return True, None
-        _, until_s = self._again.get(reference.uid, (0.0, 0.0))
-        if reference.uid not in self._asked and until_s <= self._monotonic():
+        if reference.uid not in self._asked and not self._is_put_off(reference):
             self._asked.add(reference.uid)
             self._queue.put(reference)
         return False, None

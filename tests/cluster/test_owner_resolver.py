@@ -294,6 +294,31 @@ def test_an_api_server_that_does_not_answer_is_asked_again() -> None:
     assert world.resolver.notices == ()
 
 
+def test_a_kind_whose_api_hangs_holds_up_no_other() -> None:
+    """One thread asks for all owners, and each question may take as long as its time limit."""
+    world = World(MINE, TORCH)
+
+    def hang(resource: Resource, _namespace: str, name: str) -> None:
+        world.api.asked.append(name)
+        if resource == MINE:
+            world.now_s += 10.0
+            raise ApiError(0, "ReadTimeout")
+
+    world.api._note = hang  # type: ignore[assignment, method-assign]
+    for index in range(100):
+        world.pod(f"p{index}", world.make(MINE, f"m{index}"))
+    world.pod("other", {"apiVersion": "example.org/v1", "kind": "Other", "metadata": {"name": "o", "uid": "u"}})
+    begun_s = world.now_s
+    while world.seen() != ["other"]:
+        world.resolver.answer_all()
+    assert world.now_s - begun_s <= 10.0
+    assert world.api.asked == ["m0"]
+    world.now_s += 10.0
+    world.seen()
+    world.resolver.answer_all()
+    assert len(world.api.asked) == 2, "it rests as long as the question took"
+
+
 def test_a_pod_waits_a_moment_for_a_watched_owner_that_is_not_seen_yet() -> None:
     world = World()
     job = world.make(JOBS, "j")
