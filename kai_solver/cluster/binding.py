@@ -2,8 +2,8 @@
 
 What can fail for a while (no answer, too many requests) is tried again; what fails for good (the pod is gone, bound
 elsewhere, refused) fails its pod. Where the pods that are bound then are fewer than the gang's minimum, they are
-released: a part of a gang that runs alone holds GPUs for nothing. Pods that nobody would create again stay bound, and
-the rest of their gang is tried again.
+released: a part of a gang that runs alone holds GPUs for nothing. Pods that no controller would create again stay
+bound, and the rest of their gang is tried again.
 """
 
 import threading

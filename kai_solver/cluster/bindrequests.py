@@ -59,7 +59,7 @@ class BindRequests:
     _made: dict[str, str] = field(default_factory=dict)
     """Uids of the requests that a thread here waits for, by pod."""
     _withdrawn: dict[str, str] = field(default_factory=dict)
-    """Likewise of those that nobody waits for any more and that could not be deleted yet."""
+    """Likewise of those that no thread waits for any more and that could not be deleted yet."""
     _news: threading.Event = field(default_factory=threading.Event)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 

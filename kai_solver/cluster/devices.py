@@ -207,7 +207,7 @@ def allocation_of(store: Store, claim: Object | None, devices: tuple[Allotted, .
 
 
 def node_of(claim: Object) -> str:
-    """The node of an allocation that `allocation_of` made; empty where another hand made it otherwise."""
+    """The node of an allocation that `allocation_of` made; empty where another client made it otherwise."""
     terms = Raw(claim).items("status.allocation.nodeSelector.nodeSelectorTerms")
     fields = [found for term in terms for found in term.items("matchFields")]
     values = fields[0].items("values") if len(fields) == 1 else ()

@@ -1,4 +1,4 @@
-"""Resource claims that hold devices for nobody: a leader died half-way, or the API server was away for too long.
+"""Resource claims that hold devices for no pod: a leader died half-way, or the API server was away for too long.
 
 A claim for extended resources that its pod does not name is deleted: no kubelet looks at it. Devices of a claim that
 is reserved for one pod alone are given back if that pod goes on waiting: it may not be able to run on their node any
@@ -21,7 +21,7 @@ from kai_solver.kubeobjects.raw import Raw
 
 LOOK_S = 10.0
 UNUSED_S = 60.0
-"""A claim that has been so for this time is nobody's work in progress, also not that of another node pool."""
+"""A claim that has been so for this time is no work in progress, also not that of another node pool."""
 
 
 @dataclass(slots=True)

@@ -6,7 +6,7 @@ while is tried again, later each time, and after all that has not failed. What f
 report is lost, no action, and the next cycle reports again.
 
 All writes wait only where the server itself is in trouble. A fault of its own (500) may be that of a webhook for some
-objects alone, for as long as nobody mends the webhook: no other object waits for that.
+objects alone, and may last for days: no other object waits for that.
 """
 
 import heapq

@@ -1,4 +1,4 @@
-"""Claims that hold devices for nobody are freed after a while, and no others."""
+"""Claims that hold devices for no pod are freed after a while, and no others."""
 
 from dataclasses import replace
 from typing import Any
