@@ -7,14 +7,28 @@ from typing import Any
 
 import pytest
 
+from kai_solver.cluster import unused
 from kai_solver.cluster.api import ApiError, Object
+from kai_solver.cluster.binding import GangBound
+from kai_solver.cluster.devices import allocation_of
 from kai_solver.cluster.memory import MemoryApi
-from kai_solver.cluster.resources import BIND_REQUESTS, DEVICE_CLASSES, PODS, RESOURCE_CLAIMS, RESOURCE_SLICES
+from kai_solver.cluster.resources import (
+    BIND_REQUESTS,
+    DEVICE_CLASSES,
+    NODES,
+    POD_GROUPS,
+    PODS,
+    RESOURCE_CLAIMS,
+    RESOURCE_SLICES,
+    Resource,
+)
 from kai_solver.cluster.sharing import Sharing
 from kai_solver.cluster.store import Store
 from kai_solver.controller.preparing import preparing
+from kai_solver.controller.reporting.reporters import LogReporter
 from kai_solver.controller.settings import ControllerSettings
-from tests.controller.replicas import bound, cluster, pod, running, until
+from kai_solver.domain import Allotted
+from tests.controller.replicas import bound, cluster, cluster_of, pod, running, until
 
 REQUESTED: dict[str, Any] = {"binding": "bindrequest"}
 
@@ -172,3 +186,57 @@ def test_the_label_of_reservation_pods_is_one_that_servers_take(length: int) -> 
     (sharing,) = (step for step in found.steps if isinstance(step, Sharing))
     assert len(sharing.kind.made_by) <= 63
     assert sharing.kind.made_by[-1].isalnum()
+
+
+def test_a_claim_of_a_dead_leader_pins_no_pod_to_a_node_that_it_cannot_use(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(unused, "LOOK_S", 0.05)
+    monkeypatch.setattr(unused, "UNUSED_S", 0.2)
+    api = cluster()
+    offer(api)
+    api.patch(NODES, "", "a", {"spec": {"unschedulable": True}})
+    api.create(NODES, "", {"metadata": {"name": "b"}, "spec": {}, "status": {"allocatable": {"cpu": "8", "pods": "9"}}})
+    pool = {"name": "b", "generation": 1, "resourceSliceCount": 1}
+    spec = {"driver": DRIVER, "nodeName": "b", "pool": pool, "devices": [{"name": "other"}]}
+    api.create(RESOURCE_SLICES, "", {"metadata": {"name": "slice-b"}, "spec": spec})
+    request = {"devices": {"requests": [{"name": "gpu", "exactly": {"deviceClassName": "gpu"}}]}}
+    metadata = {"name": "c", "labels": {"kai.scheduler/queue": "q"}}
+    claim = api.create(RESOURCE_CLAIMS, "n", {"metadata": metadata, "spec": request})
+    pod(api, "p", gpus=0)
+    made = api.patch(PODS, "n", "p", {"spec": {"resourceClaims": [{"name": "gpu", "resourceClaimName": "c"}]}})
+    user = {"resource": "pods", "name": "p", "uid": made["metadata"]["uid"]}
+    allocation = allocation_of(Store(), claim, (Allotted("gpu", DRIVER, "a", "s"),), "a")
+    status = {"allocation": allocation, "reservedFor": [user]}
+    api.patch(RESOURCE_CLAIMS, "n", "c", {"status": status}, subresource="status")
+    with running(api):
+        until(lambda: bound(api) == {"p"})
+    assert api.get(PODS, "n", "p")["spec"]["nodeName"] == "b"
+    assert given(api.get(RESOURCE_CLAIMS, "n", "c")) == ["other"]
+
+
+@pytest.mark.parametrize("has_controller", [True, False])
+def test_where_one_of_a_gang_cannot_be_bound_only_pods_with_a_controller_are_deleted(has_controller: bool) -> None:
+    class Refusing(MemoryApi):
+        def create(self, resource: Resource, namespace: str, body: Any, *, subresource: str = "") -> Object:
+            if subresource == "binding" and body["metadata"]["name"] == "q":
+                until(lambda: bound(self) == {"p"})
+                raise ApiError(403, "Forbidden", "a policy")
+            return super().create(resource, namespace, body, subresource=subresource)
+
+    api, over = cluster_of(Refusing()), threading.Event()
+    api.create(POD_GROUPS, "n", {"metadata": {"name": "g"}, "spec": {"queue": "q", "minMember": 2}})
+    owner = {"apiVersion": "v1", "kind": "Node", "name": "a", "uid": "u", "controller": True}
+    for name in ("p", "q"):
+        pod(api, name)
+        marks = {"annotations": {"pod-group-name": "g"}, "ownerReferences": [owner] if has_controller else []}
+        api.patch(PODS, "n", name, {"metadata": marks})
+
+    class Told(LogReporter):
+        def bound(self, outcome: GangBound) -> None:
+            outcomes.append(outcome)
+            over.set()
+
+    outcomes: list[GangBound] = []
+    with running(api, (Told(),)):
+        assert over.wait(20)
+    assert outcomes[0].released == has_controller
+    assert [placement.name for placement in outcomes[0].bound] == ([] if has_controller else ["p"])
