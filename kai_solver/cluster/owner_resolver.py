@@ -24,6 +24,7 @@ from kai_solver.kubeobjects import names
 from kai_solver.kubeobjects.grouping import is_own
 from kai_solver.kubeobjects.objects import group_of
 from kai_solver.kubeobjects.owners import OWNER_KINDS
+from kai_solver.kubeobjects.trim import trim_owner
 
 _LOG = structlog.get_logger(__name__)
 
@@ -292,7 +293,11 @@ class OwnerResolver:
             return None
         found = self._api.get(served, reference.namespace, reference.name)
         self._whys.pop(reference.group_kind, None)
-        return trimmed(served, found) if meta(found).get("uid") == reference.uid else None
+        if meta(found).get("uid") != reference.uid:
+            return None
+        found = trimmed(served, found)
+        trim_owner(found)
+        return found
 
     def _listed(self, resource: Resource, reference: Reference) -> Object | None:
         """An owner of a watched kind, by the right to list it."""

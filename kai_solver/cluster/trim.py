@@ -1,13 +1,13 @@
-"""What of an object is not worth its memory in a cluster: 16,000 pods must fit."""
+"""What of an object is not kept: it is not worth its memory in a cluster (16,000 pods must fit), or may be secret."""
 
 from collections.abc import Callable, Mapping
 from typing import Any
 
 from kai_solver.cluster.api import Object
-from kai_solver.cluster.resources import CONFIG_MAPS, NODES, PODS, Resource
+from kai_solver.cluster.resources import CONFIG_MAPS, NODES, PERSISTENT_VOLUMES, PODS, STORAGE_CLASSES, Resource
 from kai_solver.kubeobjects.kinddefaults import TYPES
 from kai_solver.kubeobjects.owners import OWNER_KINDS
-from kai_solver.kubeobjects.trim import LAST_APPLIED, drop, trim_containers, trim_node
+from kai_solver.kubeobjects.trim import LAST_APPLIED, drop, trim_containers, trim_node, trim_owner, trim_volume_source
 
 _POD_STATUS = ("containerStatuses", "initContainerStatuses", "ephemeralContainerStatuses", "podIPs", "hostIPs")
 
@@ -20,6 +20,7 @@ def trimmed(resource: Resource, value: Object) -> Object:
         drop(metadata.get("annotations"), (LAST_APPLIED,))
     if (resource.group, resource.kind) in OWNER_KINDS:
         value.pop("status", None)  # how far a workload is says nothing of how its pods are grouped
+        trim_owner(value)
     trim = _TRIMS.get(resource)
     if trim is not None:
         trim(value)
@@ -40,4 +41,20 @@ def _config_map(value: Object) -> None:
         value["data"] = kept
 
 
-_TRIMS: Mapping[Resource, Callable[[dict[str, Any]], None]] = {PODS: _pod, NODES: trim_node, CONFIG_MAPS: _config_map}
+def _volume(value: Object) -> None:
+    spec = value.get("spec")
+    trim_volume_source(spec)
+    drop(spec, ("mountOptions",))
+
+
+def _storage_class(value: Object) -> None:
+    drop(value, ("parameters", "mountOptions"))
+
+
+_TRIMS: Mapping[Resource, Callable[[dict[str, Any]], None]] = {
+    PODS: _pod,
+    NODES: trim_node,
+    CONFIG_MAPS: _config_map,
+    PERSISTENT_VOLUMES: _volume,
+    STORAGE_CLASSES: _storage_class,
+}

@@ -9,6 +9,19 @@ from typing import Any
 LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
 _NODE_STATUS = ("images", "nodeInfo", "addresses", "volumesInUse", "volumesAttached", "daemonEndpoints")
 _CONTAINER = ("command", "args", "image", "livenessProbe", "readinessProbe", "startupProbe", "lifecycle")
+_RUN = (
+    *_CONTAINER,
+    *("entrypoint", "runtimeEnvYAML"),
+    *("arguments", "script"),
+    "params",
+    *("userData", "userDataBase64", "networkData"),
+)
+"""What a workload runs: fields of containers, and of Ray, Argo, Tekton and KubeVirt."""
+
+_SELECTING = frozenset({"labels", "annotations", "matchLabels", "nodeSelector", "selector"})
+"""Maps with keys of users, which may have the names of such fields."""
+
+_VOLUME_SOURCES = (("csi", "volumeAttributes"), ("flexVolume", "options"))
 
 
 def lighter(value: dict[str, Any]) -> dict[str, Any]:
@@ -28,19 +41,51 @@ def lighter(value: dict[str, Any]) -> dict[str, Any]:
 
 
 def trim_containers(value: dict[str, Any]) -> None:
-    """Take off what containers run, and variables with a value of their own."""
+    """Take off what containers run, variables with a value of their own, and what drivers of volumes are told."""
     spec = value.get("spec")
-    for kind in ("containers", "initContainers"):
-        containers = spec.get(kind) if isinstance(spec, dict) else None
+    if not isinstance(spec, dict):
+        return
+    for kind in ("containers", "initContainers", "ephemeralContainers"):
+        containers = spec.get(kind)
         for container in containers if isinstance(containers, list) else ():
             drop(container, _CONTAINER)
-            if isinstance(container, dict) and isinstance(container.get("env"), list):
-                container["env"] = [entry for entry in container["env"] if _is_reference(entry)]
+            _trim_variables(container)
+    volumes = spec.get("volumes")
+    for volume in volumes if isinstance(volumes, list) else ():
+        trim_volume_source(volume)
 
 
-def _is_reference(entry: object) -> bool:
-    """Whether a variable comes from another object, without which the pod cannot start; literals may be secrets."""
-    return not isinstance(entry, dict) or bool(entry.get("valueFrom"))
+def trim_owner(value: dict[str, Any]) -> None:
+    """The same for a workload: its pods' templates may be anywhere in it."""
+    here: list[object] = [part for key, part in value.items() if key != "metadata"]
+    while here:
+        part = here.pop()
+        if isinstance(part, list):
+            here += part
+        elif isinstance(part, dict):
+            _trim_variables(part)
+            trim_volume_source(part)
+            drop(part, _RUN)
+            if not isinstance(part.get("env"), list):
+                part.pop("env", None)
+            here += (inner for key, inner in part.items() if key not in _SELECTING)
+
+
+def trim_volume_source(part: object) -> None:
+    """Take off what a driver of a volume is told."""
+    if isinstance(part, dict):
+        for source, told in _VOLUME_SOURCES:
+            drop(part.get(source), (told,))
+
+
+def _trim_variables(part: object) -> None:
+    """Of ``env``, keep variables that come from another object, without which the pod cannot start.
+
+    Literals may be secrets.
+    """
+    env = part.get("env") if isinstance(part, dict) else None
+    if isinstance(part, dict) and isinstance(env, list):
+        part["env"] = [entry for entry in env if not isinstance(entry, dict) or entry.get("valueFrom")]
 
 
 def trim_node(value: dict[str, Any]) -> None:

@@ -124,6 +124,17 @@ def test_an_owner_of_an_unknown_kind_is_asked_for_once_and_its_pods_wait_for_the
     assert world.resolver.is_settled()
 
 
+def test_owners_of_unknown_kinds_keep_no_literals() -> None:
+    world = World(MINE)
+    containers = [{"name": "c", "args": ["secret"], "env": [{"name": "T", "value": "secret"}]}]
+    value = {"metadata": {"name": "m"}, "spec": {"workers": [{"template": {"spec": {"containers": containers}}}]}}
+    world.pod("p", world.api.create(MINE, "n", value))
+    assert world.seen() == []
+    world.resolver.answer_all()
+    (found,) = world.resolver.objects()
+    assert found["spec"] == {"workers": [{"template": {"spec": {"containers": [{"name": "c", "env": []}]}}}]}
+
+
 def test_pods_with_a_node_are_seen_while_their_owners_are_asked_for() -> None:
     world = World(MINE)
     world.pod("runs", world.make(MINE, "m"), nodeName="node")
