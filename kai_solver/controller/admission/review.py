@@ -1,14 +1,16 @@
 """Admission reviews (``admission.k8s.io/v1``): read, decided, answered."""
 
 import base64
+import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import Any
 
 import orjson
 
 from kai_solver.cluster.api import Object
-from kai_solver.controller.admission.verdict import FINE, Verdict
+from kai_solver.controller.admission.verdict import FINE, Verdict, refuse
 from kai_solver.controller.serving import Answer
 from kai_solver.errors import InputError
 from kai_solver.kubeobjects.raw import Raw
@@ -17,6 +19,12 @@ API_VERSION = "admission.k8s.io/v1"
 MOST_VALUES = 400_000
 """In objects and lists: read, a small object costs 30 times its text, so that 8 MiB would be 240 of
 memory. A pod with 1,000 containers has 10,000."""
+
+_VALUE = re.compile(rb'[,{\[](?:[^",{\[]++|"[^"]*+"?+)*+')
+"""A character that begins a value, up to the next one outside strings; strings have no escaped quotes any more."""
+
+_UID = re.compile(rb'\s*\{[^{}]{0,200}"request"\s*:\s*\{\s*"uid"\s*:\s*"([\w.-]{1,100})"')
+"""Where API servers write it: first in the request, before what users can write."""
 
 _LONGEST_WARNING = 256
 """Characters; the API server cuts off what is longer, and shows 4,096 at most."""
@@ -57,10 +65,27 @@ class Decision:
         return "patched" if self.patch else "warned" if self.verdict.warnings else "admitted"
 
 
-def answered(body: bytes | bytearray, decide: Callable[[Asked], Decision]) -> Answer:
-    """The answer to a review; 400 where it is none."""
+class TooLargeError(InputError):
+    """A review has more than is read."""
+
+
+def answered(
+    body: bytes | bytearray, decide: Callable[[Asked], Decision], must_read: Callable[[], bool] = lambda: False
+) -> Answer:
+    """The answer to a review; 400 where it is none.
+
+    Upon any other answer than 200 the API server goes on without us. So a review that is too large is refused where
+    ``must_read``: else a user could write what rules forbid, beside what is too much to be read.
+    """
     try:
         asked = read_review(body)
+    except TooLargeError as error:
+        found = _UID.match(body)
+        if found is not None and must_read():
+            problem = InputError(f"this cannot be checked: {error.problem}", cure="Write less into the object")
+            asked = Asked(found[1].decode(), "", "", "")
+            return Answer(200, orjson.dumps(_response(asked, Decision(refuse(problem)))), "application/json")
+        return Answer(400, f"{error}\n".encode())
     except InputError as error:
         return Answer(400, f"this is not an AdmissionReview of {API_VERSION}: {error}\n".encode())
     return Answer(200, orjson.dumps(_response(asked, decide(asked))), "application/json")
@@ -71,11 +96,13 @@ def read_review(body: bytes | bytearray) -> Asked:
 
     Raises
     ------
+    TooLargeError
+        It has more values than any object needs.
     InputError
         It is not one of the version that we know, or lacks something.
     """
-    if sum(map(body.count, (b",", b"{", b"["))) > MOST_VALUES:
-        raise InputError(f"it has more than {MOST_VALUES} values")
+    if _has_too_many_values(body):
+        raise TooLargeError(f"the review has more than {MOST_VALUES} values")
     try:
         raw = Raw(orjson.loads(body))
     except orjson.JSONDecodeError as error:
@@ -95,6 +122,14 @@ def read_review(body: bytes | bytearray) -> Asked:
         user=request.text("userInfo.username"),
         groups=frozenset(group.text() for group in request.items("userInfo.groups")),
     )
+
+
+def _has_too_many_values(body: bytes | bytearray) -> bool:
+    """Whether there are more values than `MOST_VALUES`, as an upper bound; what is in strings does not count."""
+    if sum(map(body.count, (b",", b"{", b"["))) <= MOST_VALUES:
+        return False
+    unescaped = body.replace(b"\\\\", b"").replace(b'\\"', b"")
+    return next(islice(_VALUE.finditer(unescaped), MOST_VALUES, None), None) is not None
 
 
 def _object(raw: Raw, request: Raw) -> Object:

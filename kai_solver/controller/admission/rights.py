@@ -48,6 +48,11 @@ class Rights:
     guard: bool = False
     exempt: frozenset[str] = frozenset()
 
+    @property
+    def are_stated(self) -> bool:
+        """Whether there is any rule."""
+        return self.guard or bool(self.access.queues or self.access.spares)
+
     def verdict(self, asked: Asked, kind: str) -> Verdict:
         """What of a new or changed pod or PodGroup its author may not write."""
         if kind not in ANNOTATIONS or not self.exempt.isdisjoint(asked.groups):

@@ -68,6 +68,10 @@ class Judge:
         base = Wishes(kube.scheduler_name, kube.queue_label_key)
         self._spared = base.spared | {settings.namespace}
 
+    def must_read(self) -> bool:
+        """Whether there are rules that no user may get around."""
+        return self._rights.are_stated or self._policy().block_visible_devices
+
     def validate(self, asked: Asked) -> Decision:
         """The rules' verdict on a new or changed object; deletion is always allowed."""
         if not asked.after or Raw(asked.after).get("metadata.deletionTimestamp"):
@@ -176,7 +180,10 @@ class Webhook:
         self._served = Bundle(b"", b"")
         self._problem = "no certificate yet"
         self._stop = threading.Event()
-        posts = {"/validate": self._route(self._judge.validate), "/mutate": self._route(self._judge.mutate)}
+        posts = {
+            "/validate": self._route(self._judge.validate, self._judge.must_read),
+            "/mutate": self._route(self._judge.mutate),
+        }
         self.server = Server(settings.admission.bind_address, {}, posts, tls=self._tls, note_drop=note_drop)
         self._thread = threading.Thread(target=self._keep, name="certificate", daemon=True)
         self._thread.start()
@@ -237,7 +244,7 @@ class Webhook:
                 continue
             self._stop.wait(LOOK_S)
 
-    def _route(self, decide: Callable[[Asked], Decision]) -> PostRoute:
+    def _route(self, decide: Callable[[Asked], Decision], must_read: Callable[[], bool] = lambda: False) -> PostRoute:
         """Answers reviews and counts them; a fault of ours is a 500, upon which the API server goes on without us."""
 
         def counted(asked: Asked) -> Decision:
@@ -254,7 +261,7 @@ class Webhook:
                 _LOG.info("refused", kind=kind, namespace=asked.namespace, why=decision.verdict.refusals)
             return decision
 
-        return lambda body: answered(body, counted)
+        return lambda body: answered(body, counted, must_read)
 
 
 def _load(tls: ssl.SSLContext, bundle: Bundle) -> None:

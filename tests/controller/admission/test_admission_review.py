@@ -2,6 +2,7 @@
 
 import base64
 import json
+import time
 from typing import Any
 
 import pytest
@@ -33,12 +34,39 @@ def response(decision: Decision, **request: Any) -> dict[str, Any]:
     return found["response"]
 
 
-@pytest.mark.parametrize("values", ['{"a":1}', "[]", "0"])
-def test_more_values_than_any_object_has_are_not_read(values: str) -> None:
+@pytest.mark.parametrize("values", ['{"a":1}', "[]", "0", '""'])
+@pytest.mark.parametrize("must_read", [True, False])
+def test_more_values_than_any_object_has_are_not_read(values: str, must_read: bool) -> None:
     many = json.dumps(review(object={"spec": {"x": "@"}})).replace('"@"', f"[{','.join([values] * MOST_VALUES)}]")
-    answer = answered(many.encode(), lambda _: Decision())
-    assert answer.status == 400
+    answer = answered(many.encode(), lambda _: Decision(), lambda: must_read)
     assert b"more than 400000 values" in answer.body
+    if not must_read:
+        assert answer.status == 400
+        return
+    assert answer.status == 200
+    found = json.loads(answer.body)["response"]
+    assert (found["uid"], found["allowed"], found["status"]["code"]) == ("u1", False, 403)
+
+
+@pytest.mark.parametrize("text", [",", "{", "[", '\\",', '",\\\\', "\\\\,"])
+def test_commas_and_brackets_in_strings_are_no_values(text: str) -> None:
+    large = review(object={"spec": {"x": text * (MOST_VALUES + 1), "y": '"'}, "z": "\\"}, oldObject={"a": "b"})
+    answer = answered(json.dumps(large).encode(), lambda _: Decision(refuse("no")))
+    assert json.loads(answer.body)["response"]["allowed"] is False
+
+
+@pytest.mark.parametrize("text", [b'"', b'{"', b'{"' + b'",\\"' * 10, b'["\\",', b"\\", b'",' * 3])
+def test_what_is_no_json_costs_no_more_than_what_is(text: bytes) -> None:
+    body, began_s = (text * (8 << 20))[: 8 << 20], time.process_time()
+    assert answered(body, lambda _: Decision()).status == 400
+    assert time.process_time() - began_s < 5
+
+
+@pytest.mark.parametrize(
+    "end", [b'{"a":"', b'{"request":{"object":{"request":{"uid":"u1"', b'{"a":{"request":{"uid":"u1"']
+)
+def test_only_the_requests_own_uid_is_answered(end: bytes) -> None:
+    assert answered(end + b"[" * (MOST_VALUES + 1), lambda _: Decision(), lambda: True).status == 400
 
 
 def test_what_is_asked_has_its_name_and_namespace() -> None:

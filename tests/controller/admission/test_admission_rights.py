@@ -1,5 +1,6 @@
 """Who may write what, by the user that the API server states."""
 
+from dataclasses import replace
 from typing import Any
 
 import orjson
@@ -127,6 +128,23 @@ def test_the_webhook_asks_for_the_author(cluster: Any, group: str, is_allowed: b
     found = read_review(review("jo", group, {QUEUE: "sales"}))
     assert (found.user, group in found.groups) == ("jo", True)
     assert bool(judge.validate(found).verdict.refusals) != is_allowed
+
+
+@pytest.mark.parametrize(
+    ("stated", "must"),
+    [
+        ({}, False),
+        ({"access": {"queues": [{"queues": ["sales"], "users": ["root"]}]}}, True),
+        ({"access": {"spares": [{"namespaces": ["operations"]}]}}, True),
+        ({"admission": {"guard": True}}, True),
+    ],
+)
+def test_where_rules_are_stated_nothing_is_admitted_unread(cluster: Any, stated: dict[str, Any], must: bool) -> None:
+    settings = ControllerSettings.model_validate(stated)
+    judge = Judge(settings, lambda: kube_settings(settings), cluster.lookup)
+    assert judge.must_read() == must
+    blocks = replace(kube_settings(settings), block_visible_devices=True)
+    assert Judge(settings, lambda: blocks, cluster.lookup).must_read()
 
 
 def test_the_exporters_zones_are_believed_where_admission_guards_them() -> None:
