@@ -9,8 +9,9 @@ from dataclasses import dataclass
 
 from kai_solver.controller.admission.review import Asked
 from kai_solver.controller.admission.verdict import FINE, Verdict, refuse
-from kai_solver.kubeobjects import names
-from kai_solver.kubeobjects.access import Access, Allowance
+from kai_solver.kubeobjects import KubeSettings, names
+from kai_solver.kubeobjects.access import OPEN, Allowance
+from kai_solver.kubeobjects.grouping import queue_of_pod
 from kai_solver.kubeobjects.raw import Raw
 
 ANNOTATIONS: Mapping[str, frozenset[str]] = {
@@ -35,23 +36,22 @@ class Rights:
 
     Attributes
     ----------
-    access
-        Rights to use queues and spare nodes.
+    kube
+        With the rights to use queues and spare nodes.
     guard
         Whether marks of schedulers are guarded.
     exempt
         Groups of schedulers and nodes, which are exempt from all rules.
     """
 
-    access: Access
-    queue_label_key: str
+    kube: KubeSettings
     guard: bool = False
     exempt: frozenset[str] = frozenset()
 
     @property
     def are_stated(self) -> bool:
         """Whether there is any rule."""
-        return self.guard or bool(self.access.queues or self.access.spares)
+        return self.guard or self.kube.access != OPEN
 
     def verdict(self, asked: Asked, kind: str) -> Verdict:
         """What of a new or changed pod or PodGroup its author may not write."""
@@ -59,14 +59,20 @@ class Rights:
             return FINE
         before, after = Raw(asked.before), Raw(asked.after)
         verdict = FINE
-        queue = _queue(after, kind, self.queue_label_key)
-        if queue and queue != (_queue(before, kind, self.queue_label_key) if asked.before else ""):
-            verdict += _use(self.access.of_queue(queue), asked, f"queue {queue}")
+        queue = self._queue(after, kind)
+        if queue and queue != (self._queue(before, kind) if asked.before else ""):
+            verdict += _use(self.kube.access.of_queue(queue), asked, f"queue {queue}")
         if _wants_spares(after) and not (asked.before and _wants_spares(before)):
-            verdict += _use(self.access.spares, asked, f"spare nodes ({names.OWN_MAY_USE_SPARES})")
+            verdict += _use(self.kube.access.spares, asked, f"spare nodes ({names.OWN_MAY_USE_SPARES})")
         for key in _changed_marks(before, after, kind) if self.guard else ():
             verdict += refuse(f"{key} may be written only by schedulers, not by {asked.user}. Leave it out")
         return verdict
+
+    def _queue(self, raw: Raw, kind: str) -> str:
+        labels = raw.strings("metadata.labels")
+        if kind == "PodGroup":
+            return raw.text("spec.queue") or labels.get(self.kube.queue_label_key, "")
+        return queue_of_pod(labels, raw.strings("metadata.annotations"), self.kube)
 
 
 def _use(rules: tuple[Allowance, ...], asked: Asked, what: str) -> Verdict:
@@ -75,11 +81,6 @@ def _use(rules: tuple[Allowance, ...], asked: Asked, what: str) -> Verdict:
     return refuse(
         f"neither namespace {asked.namespace} nor {asked.user} may use {what}. Ask an administrator of the queues"
     )
-
-
-def _queue(raw: Raw, kind: str, label: str) -> str:
-    stated = raw.text("spec.queue") if kind == "PodGroup" else ""
-    return stated or raw.strings("metadata.labels").get(label, "")
 
 
 def _wants_spares(raw: Raw) -> bool:

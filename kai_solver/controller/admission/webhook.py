@@ -64,7 +64,7 @@ class Judge:
         self._namespace = settings.namespace
         self._lookup = lookup
         self._refuses = stated.queue_typo == "refuse"
-        self._rights = Rights(kube.access, kube.queue_label_key, stated.guard, _exempt(settings))
+        self._rights = Rights(kube, stated.guard, _exempt(settings))
         base = Wishes(kube.scheduler_name, kube.queue_label_key)
         self._spared = base.spared | {settings.namespace}
 
@@ -73,9 +73,14 @@ class Judge:
         return self._rights.are_stated or self._policy().block_visible_devices
 
     def validate(self, asked: Asked) -> Decision:
-        """The rules' verdict on a new or changed object; deletion is always allowed."""
-        if not asked.after or Raw(asked.after).get("metadata.deletionTimestamp"):
+        """The rules' verdict on a new or changed object; deletion is always allowed.
+
+        Of an object that is being deleted only rights are judged: work may still use its queue.
+        """
+        if not asked.after:
             return Decision()
+        if Raw(asked.after).get("metadata.deletionTimestamp"):
+            return Decision(self._may(asked))
         verdict = self._guarded(asked, is_after=True)
         if asked.before and verdict.refusals:
             verdict = verdict.excusing(self._guarded(asked, is_after=False))

@@ -11,7 +11,13 @@ from typing import Any
 
 from kai_solver.domain.object_limits import MOST_EMPTY_SUBGROUPS
 from kai_solver.errors import InputError
-from kai_solver.kubeobjects.grouping.inherit import QueueChoice, Surroundings, choose_queue, pod_group_object
+from kai_solver.kubeobjects.grouping.inherit import (
+    QueueChoice,
+    Surroundings,
+    choose_queue,
+    pod_group_object,
+    queue_of_pod,
+)
 from kai_solver.kubeobjects.grouping.model import Group, Member, Part, PodGrouper
 from kai_solver.kubeobjects.grouping.registry import BUILT_IN, ENTRY_POINTS, by_priority, groupers
 from kai_solver.kubeobjects.grouping.written import OwnGroup, followed, is_own, own_group
@@ -156,4 +162,5 @@ __all__ = [
     "is_own",
     "pod_group_object",
     "podsets_by_family",
+    "queue_of_pod",
 ]

@@ -47,7 +47,7 @@ def choose_queue(members: Sequence[Member], around: Surroundings) -> QueueChoice
         return labelled
     project = _stated(members, names.PROJECT)
     if project:
-        return QueueChoice(f"{project}-{pool}" if pool else project, f"label {names.PROJECT}")
+        return QueueChoice(_queue_of_project(project, pool), f"label {names.PROJECT}")
     namespace = members[0].pod.namespace
     by_namespace = around.namespace_labels.get(namespace, {}).get(key)
     if by_namespace:
@@ -55,6 +55,18 @@ def choose_queue(members: Sequence[Member], around: Surroundings) -> QueueChoice
     if namespace in around.namespace_queues:
         return QueueChoice(namespace, f"the quota of namespace {namespace}")
     return QueueChoice(around.settings.default_queue, "no object names one", is_fallback=True)
+
+
+def queue_of_pod(labels: Mapping[str, str], annotations: Mapping[str, str], settings: KubeSettings) -> str:
+    """What a pod itself says of its queue, for whichever node pool it is, in the order of `choose_queue`."""
+    key = settings.node_pool_key
+    project = labels.get(names.PROJECT) or annotations.get(names.PROJECT) or ""
+    pool = labels.get(key) or annotations.get(key) or ""
+    return labels.get(settings.queue_label_key) or (_queue_of_project(project, pool) if project else "")
+
+
+def _queue_of_project(project: str, pool: str) -> str:
+    return f"{project}-{pool}" if pool else project
 
 
 def _queue_of(owners: tuple[Owner, ...], key: str) -> QueueChoice | None:

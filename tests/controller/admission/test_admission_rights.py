@@ -12,6 +12,7 @@ from kai_solver.controller.admission.rights import ANNOTATIONS, Rights
 from kai_solver.controller.admission.webhook import Judge
 from kai_solver.controller.settings import ControllerSettings
 from kai_solver.controller.wiring import kube_settings
+from kai_solver.kubeobjects import KubeSettings, objects_from_documents, snapshot_from_objects
 
 QUEUE = "kai.scheduler/queue"
 RULES: dict[str, Any] = {
@@ -25,7 +26,8 @@ RULES: dict[str, Any] = {
 
 def rights(*, guard: bool = False, **rules: Any) -> Rights:
     settings = ControllerSettings.model_validate({"access": rules})
-    return Rights(settings.access.access(), QUEUE, guard, frozenset({"system:serviceaccounts:kai-solver"}))
+    kube = KubeSettings(access=settings.access.access(), queue_label_key=QUEUE)
+    return Rights(kube, guard, frozenset({"system:serviceaccounts:kai-solver"}))
 
 
 def pod(queue: str = "", **annotations: str) -> Object:
@@ -72,6 +74,36 @@ def test_a_change_is_judged_by_what_it_changes() -> None:
     assert found.verdict(asked(pod("research-a", note="x"), before=theirs), "Pod").refusals == ()
     (refusal,) = found.verdict(asked(pod("research-b"), before=theirs), "Pod").refusals
     assert "neither namespace n nor jo may use queue research-b" in refusal
+
+
+POOL = "kai.scheduler/node-pool"
+
+
+@pytest.mark.parametrize(
+    ("labels", "annotations", "queue"),
+    [
+        ({"project": "research"}, {}, "research"),
+        ({}, {"project": "research"}, "research"),
+        ({"project": "research", POOL: "a"}, {}, "research-a"),
+        ({"project": "research"}, {POOL: "a"}, "research-a"),
+        ({QUEUE: "open", "project": "research", POOL: "a"}, {}, "open"),
+        ({QUEUE: "research-b", "project": "open"}, {}, "research-b"),
+    ],
+)
+def test_the_queue_that_is_judged_is_the_one_in_which_the_pod_runs(
+    labels: dict[str, str], annotations: dict[str, str], queue: str
+) -> None:
+    metadata = {"namespace": "n", "name": "p", "labels": labels, "annotations": annotations}
+    spec = {"schedulerName": "kai-scheduler", "containers": [{"name": "c"}]}
+    value: Object = {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}
+    objects = objects_from_documents([("a.yaml", value)])
+    pool = labels.get(POOL) or annotations.get(POOL, "")
+    (gang,) = snapshot_from_objects(objects, now_s=1.0, settings=KubeSettings(node_pool=pool)).gangs
+    assert gang.queue == queue
+    found = rights(queues=[{"queues": [queue], "users": ["root"]}])
+    (refusal,) = found.verdict(asked(value), "Pod").refusals
+    assert f"may use queue {queue}." in refusal
+    assert found.verdict(asked(value, user="root"), "Pod").refusals == ()
 
 
 def test_spares_are_used_by_those_whom_a_rule_names() -> None:
@@ -128,6 +160,21 @@ def test_the_webhook_asks_for_the_author(cluster: Any, group: str, is_allowed: b
     found = read_review(review("jo", group, {QUEUE: "sales"}))
     assert (found.user, group in found.groups) == ("jo", True)
     assert bool(judge.validate(found).verdict.refusals) != is_allowed
+
+
+@pytest.mark.parametrize("changed", [{"spec": {"queue": "sales"}}, {"marks": {"kai-solver/created": "x"}}, {}])
+def test_what_is_being_deleted_keeps_its_queue_and_its_marks(cluster: Any, changed: dict[str, Any]) -> None:
+    settings = ControllerSettings.model_validate({"access": RULES, "admission": {"enabled": True, "guard": True}})
+    judge = Judge(settings, lambda: kube_settings(settings), cluster.lookup)
+
+    def group_of_pods(spec: Object, marks: dict[str, str], finalizers: list[str]) -> Object:
+        going = {"deletionTimestamp": "2026-01-01T00:00:00Z", "finalizers": finalizers, "annotations": marks}
+        return {"metadata": {"namespace": "n", "name": "g"} | going, "spec": {"minMember": -1} | spec}
+
+    after = group_of_pods(changed.get("spec", {"queue": "open"}), changed.get("marks", {}), [])
+    before = group_of_pods({"queue": "open"}, {}, ["x/y"])
+    change = Asked("u", "podgroups.scheduling.run.ai", "UPDATE", "n", after, before, "jo")
+    assert bool(judge.validate(change).verdict.refusals) == bool(changed)
 
 
 @pytest.mark.parametrize(
