@@ -12,7 +12,7 @@ import structlog
 from kai_solver.cluster.api import Api
 from kai_solver.cluster.store import Store
 from kai_solver.controller.admission.certificates import Bundle, given_bundle
-from kai_solver.controller.admission.device_access import device_access
+from kai_solver.controller.admission.device_access import device_access, hide_from_new_ephemeral
 from kai_solver.controller.admission.filling import Wishes, filled, json_patch, wants_runtime_class, wants_share
 from kai_solver.controller.admission.keeping import SecretKeeper, trust
 from kai_solver.controller.admission.lookup import Lookup
@@ -94,8 +94,12 @@ class Judge:
             return warn(error)
 
     def mutate(self, asked: Asked) -> Decision:
-        """What is filled into a new pod; never a refusal."""
-        if asked.resource != "pods" or asked.operation != "CREATE" or not asked.after:
+        """What is filled into a new pod, and into new ephemeral containers; never a refusal."""
+        if asked.resource != "pods" or not asked.after:
+            return Decision()
+        if asked.operation == "UPDATE":
+            return self._with_ephemeral(asked)
+        if asked.operation != "CREATE":
             return Decision()
         kube, labels = self._policy(), self._lookup.namespace_labels(asked.namespace)
         adopts = labels.get(self._stated.namespace_label) == ENABLED
@@ -110,6 +114,17 @@ class Judge:
             return Decision(warn(InputError(error.problem, field=error.field, cure="No default was added")))
         patch = tuple(json_patch(asked.after, after))
         return Decision(verdict if patch else FINE, patch)
+
+    def _with_ephemeral(self, asked: Asked) -> Decision:
+        kube = self._policy()
+        try:
+            is_ours = Raw(asked.after).text("spec.schedulerName") == kube.scheduler_name
+            if not (is_ours and kube.block_visible_devices):
+                return Decision()
+            after = hide_from_new_ephemeral(asked.after, asked.before)
+        except InputError as error:
+            return Decision(warn(InputError(error.problem, field=error.field, cure="No default was added")))
+        return Decision(patch=tuple(json_patch(asked.after, after)))
 
     def _runtime_class(self, asked: Asked) -> tuple[str, Verdict]:
         """The runtime class to fill in; one that does not exist would have the pod refused."""

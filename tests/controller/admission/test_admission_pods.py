@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from kai_solver.cluster.resources import QUEUES
-from kai_solver.controller.admission.device_access import device_access
+from kai_solver.controller.admission.device_access import device_access, hide_from_new_ephemeral
 from kai_solver.controller.admission.filling import Wishes, filled
 from kai_solver.controller.admission.pods import PodPolicy, pod_verdict
 from kai_solver.controller.admission.verdict import Verdict
@@ -203,12 +203,13 @@ def test_containers_without_a_gpu_are_told_so(make_pod: Callable[..., Any]) -> N
     pod["spec"]["containers"] = [{"name": f"c{n}", "resources": {"limits": found}} for n, found in enumerate(limits)]
     pod["spec"]["containers"].append({"name": "claims", "resources": {"claims": [{"name": "gpu"}]}})
     pod["spec"]["containers"].append({"name": "says", "env": [{"name": "NVIDIA_VISIBLE_DEVICES", "value": "all"}]})
-    pod["spec"]["initContainers"] = [{"name": "first"}]
+    pod["spec"]["containers"].append({"name": "zero", "resources": {"limits": {GPU: "0"}}})
+    pod["spec"]["initContainers"] = [{"name": "first", "envFrom": [{"configMapRef": {"name": "mine"}}]}]
     after = filled(pod, Wishes("kai-scheduler", QUEUE, adopts=False), "token", Policy())
     void = [{"name": "NVIDIA_VISIBLE_DEVICES", "value": "void"}]
     stated = {one["name"]: one.get("env") for kind in ("containers", "initContainers") for one in after["spec"][kind]}
     nothing = dict.fromkeys(("c0", "c1", "c2", "claims"))
-    assert stated == {**nothing, "c3": void, "first": void, "says": pod["spec"]["containers"][-1]["env"]}
+    assert stated == {**nothing, "c3": void, "first": void, "zero": void, "says": pod["spec"]["containers"][-2]["env"]}
     assert filled(after, Wishes("kai-scheduler", QUEUE), "token", Policy()) == after
 
 
@@ -221,3 +222,18 @@ def test_the_container_with_a_part_of_a_gpu_keeps_its_variable(make_pod: Callabl
     assert [one["name"] for one in second["env"]] == ["NVIDIA_VISIBLE_DEVICES", "RUNAI_NUM_OF_GPUS", "GPU_PORTION"]
     assert all("valueFrom" in one for one in second["env"])
     assert device_access(Raw(after)).refusals == ()
+
+
+def test_ephemeral_containers_name_no_devices(make_pod: Callable[..., Any]) -> None:
+    debugs = {"name": "debug", "env": [{"name": "NVIDIA_VISIBLE_DEVICES", "value": "all"}]}
+    (text,) = device_access(Raw(make_pod(ephemeralContainers=[debugs]))).refusals
+    assert text.startswith("NVIDIA_VISIBLE_DEVICES of container debug is all")
+
+
+def test_new_ephemeral_containers_are_told_that_they_have_no_gpu(make_pod: Callable[..., Any]) -> None:
+    old, new, says = {"name": "old"}, {"name": "new"}, {"name": "says", "env": [{"name": "NVIDIA_VISIBLE_DEVICES"}]}
+    before, pod = make_pod(ephemeralContainers=[old]), make_pod(ephemeralContainers=[old, new, says])
+    void = [{"name": "NVIDIA_VISIBLE_DEVICES", "value": "void"}]
+    after = hide_from_new_ephemeral(pod, before)
+    assert after["spec"] == pod["spec"] | {"ephemeralContainers": [old, new | {"env": void}, says]}
+    assert hide_from_new_ephemeral(before, before) == before

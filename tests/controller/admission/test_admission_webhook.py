@@ -199,6 +199,17 @@ def test_device_access_is_judged_and_filled_in_while_kais_config_blocks_it(
     assert "pods may not choose their devices" in why
     (step,) = judge.mutate(asked(plain)).patch
     assert step["value"] == [{"name": "NVIDIA_VISIBLE_DEVICES", "value": "void"}]
+    debugged = make_pod(namespace="plain", nodeName="x", ephemeralContainers=[{"name": "debug"}])
+    debugs = Asked("u", "pods", "UPDATE", "plain", debugged, plain)
+    (step,) = judge.mutate(debugs).patch
+    assert step["path"] == "/spec/ephemeralContainers/0/env"
+    debugged["spec"]["ephemeralContainers"][0]["env"] = [{"name": "NVIDIA_VISIBLE_DEVICES", "value": "all"}]
+    assert (judge.mutate(debugs).patch, len(judge.validate(debugs).verdict.refusals)) == ((), 1)
+    debugged["spec"]["schedulerName"] = "default-scheduler"
+    assert judge.mutate(debugs).patch == ()
+    debugged["spec"]["ephemeralContainers"] = "x"
+    debugged["spec"]["schedulerName"] = "kai-scheduler"
+    assert (judge.mutate(debugs).patch, len(judge.mutate(debugs).verdict.warnings)) == ((), 1)
     foreign = choosing | {"spec": choosing["spec"] | {"schedulerName": "default-scheduler"}}
     assert judge.validate(asked(foreign)).verdict.refusals == (), "pods of other schedulers are not ours to judge"
 
