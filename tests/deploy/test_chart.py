@@ -270,6 +270,48 @@ def test_the_controller_serves_what_the_configurations_call(render: Render, tmp_
             assert (hook["failurePolicy"], hook["sideEffects"]) == ("Ignore", "None")
 
 
+def test_the_api_server_calls_only_replicas_that_serve(render: Render) -> None:
+    shards = [
+        {"nodePool": "a"},
+        {"nodePool": "b", "settings": {"dry_run": True}},
+        {"nodePool": "c", "settings": {"admission": {"enabled": False}}},
+    ]
+    objects = render(shards=json.dumps(shards))
+    services = {found["metadata"]["name"]: found["spec"]["selector"] for found in kind(objects, "Service")}
+    templates = {
+        found["metadata"]["name"]: found["spec"]["template"]["metadata"]["labels"]
+        for found in kind(objects, "Deployment")
+    }
+
+    def called(service: str) -> list[str]:
+        return [name for name, labels in templates.items() if services[service].items() <= labels.items()]
+
+    assert called("kai-solver-admission") == ["kai-solver-a"]
+    assert called("kai-solver-metrics") == ["kai-solver-a", "kai-solver-b", "kai-solver-c"]
+    for deployment in kind(objects, "Deployment"):
+        assert "kai-solver/serves-admission" not in deployment["spec"]["selector"]["matchLabels"], "cannot be changed"
+    assert all(kind(render(shards=json.dumps(shards[1:])), name) == [] for name in HOOKS)
+
+
+@pytest.mark.parametrize("name", HOOKS)
+def test_ephemeral_containers_are_judged_and_told(render: Render, name: str) -> None:
+    (found,) = kind(render(), name)
+    for hook in found["webhooks"]:
+        named = {resource: rule["operations"] for rule in hook["rules"] for resource in rule["resources"]}
+        assert named.get("pods/ephemeralcontainers") == (["UPDATE"] if "pods" in named else None)
+
+
+def test_shards_never_have_one_lease(helm: Path, render: Render) -> None:
+    named = ("--set", "settings.leadership.name=mine")
+    done = manifests.template(helm, *named, "--set-json", 'shards=[{"nodePool": "a"}, {"nodePool": "b"}]')
+    assert done.returncode != 0
+    assert 'node pools "a" and "b" have one Lease, mine' in done.stderr
+    own = {"settings": {"leadership": {"name": "other"}}}
+    observes = {"settings": {"dry_run": True}}
+    shards = json.dumps([{"nodePool": "a"}, {"nodePool": "b", **own}, {"nodePool": "c", **observes}])
+    assert len(kind(render(shards=shards, **{"settings.leadership.name": '"mine"'}), "Deployment")) == 3
+
+
 def test_only_our_pods_are_judged(render: Render) -> None:
     shards = '[{"nodePool": ""}, {"nodePool": "b", "settings": {"scheduler_name": "second"}}]'
     (found,) = kind(render(shards=shards), HOOKS[0])
@@ -302,6 +344,18 @@ def test_gpus_are_shared_without_further_ado(render: Render, tmp_path: Path) -> 
     (config,) = (found for found in kind(objects, "ConfigMap") if "settings.yaml" in found["data"])
     (tmp_path / "settings.yaml").write_text(config["data"]["settings.yaml"])
     assert re.fullmatch(r"[^:]+/resourcereservation:v[0-9.]+", load_settings(tmp_path / "settings.yaml").sharing.image)
+
+
+def test_a_shard_that_shares_gpus_has_what_that_needs(render: Render) -> None:
+    shares = {"nodePool": "b", "settings": {"sharing": {"image": "agent:1", "service_account": "mine"}}}
+    objects = render(shards=json.dumps([{"nodePool": "a"}, shares]), **{"settings.sharing.image": '""'})
+    assert [found["metadata"]["name"] for found in kind(objects, "Namespace")] == ["kai-resource-reservation"]
+    assert "mine" in {found["metadata"]["name"] for found in kind(objects, "ServiceAccount")}
+    roles = {found["metadata"]["name"] for name in ("Role", "ClusterRole") for found in kind(objects, name)}
+    assert {"kai-solver-reservation-pods", "kai-solver-share", "kai-solver-sharing"} <= roles
+    observes = shares | {"settings": {"sharing": {"image": "agent:1"}, "dry_run": True}}
+    objects = render(shards=json.dumps([{"nodePool": "a"}, observes]), **{"settings.sharing.image": '""'})
+    assert kind(objects, "Namespace") == []
 
 
 @pytest.mark.parametrize(("binding", "granted"), [("own", {"bind"}), ("bindrequest", {"request"})])

@@ -104,10 +104,19 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | quote }}
 
 {{/* Whether any shard shares GPUs itself. */}}
 {{- define "kai-solver.shares" -}}
-{{- range .Values.shards -}}
-{{- $stated := mergeOverwrite (deepCopy $.Values.settings) (.settings | default dict) -}}
-{{- if and (not $stated.dry_run) (eq $stated.binding "own") $stated.sharing.image -}}yes{{- end -}}
+{{- if include "kai-solver.reservationAccounts" . | fromJsonArray -}}yes{{- end -}}
 {{- end -}}
+
+{{/* Service accounts of the reservation pods of all shards that share GPUs themselves, as a list in JSON. */}}
+{{- define "kai-solver.reservationAccounts" -}}
+{{- $found := list -}}
+{{- range .Values.shards -}}
+{{- $stated := mergeOverwrite (deepCopy $.Values.settings) (.settings | default dict | deepCopy) -}}
+{{- if and (not $stated.dry_run) (eq $stated.binding "own") $stated.sharing.image -}}
+{{- $found = append $found $stated.sharing.service_account -}}
+{{- end -}}
+{{- end -}}
+{{- $found | uniq | toJson -}}
 {{- end -}}
 
 {{/* Whether any shard leaves that to KAI's binder. */}}
@@ -135,9 +144,21 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | quote }}
 {{- regexReplaceAll "\\bkai_" .text (printf "%s_" .root.Values.settings.metrics_namespace) -}}
 {{- end -}}
 
-{{/* Whether the admission webhook is served: it is enabled, and at least one shard does more than observe. */}}
+{{/* Whether a shard serves the admission webhook. Call with its settings, merged. */}}
+{{- define "kai-solver.serves" -}}
+{{- if and .admission.enabled (not .dry_run) -}}yes{{- end -}}
+{{- end -}}
+
+{{/* Whether any shard serves the admission webhook. */}}
 {{- define "kai-solver.admits" -}}
-{{- if and .Values.settings.admission.enabled (include "kai-solver.acts" .) -}}yes{{- end -}}
+{{- range .Values.shards -}}
+{{- include "kai-solver.serves" (mergeOverwrite (deepCopy $.Values.settings) (.settings | default dict | deepCopy)) -}}
+{{- end -}}
+{{- end -}}
+
+{{/* Label of the pods that serve it: others would refuse the connections of the API server. */}}
+{{- define "kai-solver.admissionLabel" -}}
+kai-solver/serves-admission: "true"
 {{- end -}}
 
 {{/* Names of our schedulers, as a list in CEL. */}}
