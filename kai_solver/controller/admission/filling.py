@@ -154,10 +154,11 @@ def _refer(pod: Object, raw: Raw, token: str) -> None:
 
 
 def _prefix(pod: Raw, token: str) -> str:
+    """Begins with the name of the owner or of the pod, as far as that may be in the name of an object."""
     owners = pod.items("metadata.ownerReferences")
-    named = pod.text("metadata.name") or pod.text("metadata.generateName").rstrip("-")
-    base = owners[0].text("name") if owners else named
-    return f"{base[:_LONGEST_BASE]}-{hashlib.sha256(token.encode()).hexdigest()[:7]}-shared-gpu"
+    named = pod.text("metadata.name") or pod.text("metadata.generateName")
+    base = _NOT_IN_LABELS.sub("-", (owners[0].text("name") if owners else named).lower())[:_LONGEST_BASE].strip("-")
+    return f"{base or 'pod'}-{hashlib.sha256(token.encode()).hexdigest()[:7]}-shared-gpu"
 
 
 def _variable(name: str, config_map: str) -> Object:

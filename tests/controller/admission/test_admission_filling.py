@@ -156,6 +156,31 @@ def test_names_are_as_long_as_kubernetes_allows(make_pod: Callable[..., Any]) ->
     assert "--" not in prefix
 
 
+@pytest.mark.parametrize(
+    ("metadata", "begins"),
+    [
+        ({"name": "a" * 32 + ".b"}, "a" * 32 + "-"),
+        ({"name": "a.b"}, "a-b-"),
+        ({"generateName": "train-v1."}, "train-v1-"),
+        ({"ownerReferences": [{"kind": "X", "name": "My_Owner:1"}]}, "my-owner-1-"),
+        ({"ownerReferences": [{"kind": "X", "name": "_:\u00e9"}]}, "pod-"),
+        ({}, "pod-"),
+    ],
+)
+def test_names_are_valid_whatever_the_owner_and_the_pod_are_called(
+    make_pod: Callable[..., Any], metadata: dict[str, Any], begins: str
+) -> None:
+    pod = make_pod(SHARED)
+    del pod["metadata"]["name"]
+    pod["metadata"] |= metadata
+    after = filled(pod, WISHES, "t")
+    prefix = after["metadata"]["annotations"]["runai/shared-gpu-configmap"]
+    assert re.fullmatch(f"{begins}[0-9a-f]{{7}}-shared-gpu", prefix)
+    for name in map_names(prefix, "initContainers", 0):
+        assert re.fullmatch(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?", name)
+        assert len(name) <= 63
+
+
 def test_nothing_is_wished_for_nothing(make_pod: Callable[..., Any]) -> None:
     after = filled(make_pod(SHARED), Wishes("kai-scheduler", "kai.scheduler/queue"), "t")
     assert after["metadata"]["labels"] == {}
