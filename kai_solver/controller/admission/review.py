@@ -72,23 +72,28 @@ class TooLargeError(InputError):
 def answered(
     body: bytes | bytearray, decide: Callable[[Asked], Decision], must_read: Callable[[], bool] = lambda: False
 ) -> Answer:
-    """The answer to a review; 400 where it is none.
-
-    Upon any other answer than 200 the API server goes on without us. So a review that is too large is refused where
-    ``must_read``: else a user could write what rules forbid, beside what is too much to be read.
-    """
+    """The answer to a review; 400 where it is none, and as `unread` says where it is too large."""
     try:
         asked = read_review(body)
     except TooLargeError as error:
-        found = _UID.match(body)
-        if found is not None and must_read():
-            problem = InputError(f"this cannot be checked: {error.problem}", cure="Write less into the object")
-            asked = Asked(found[1].decode(), "", "", "")
-            return Answer(200, orjson.dumps(_response(asked, Decision(refuse(problem)))), "application/json")
-        return Answer(400, f"{error}\n".encode())
+        return unread(body, error.problem, must_read)
     except InputError as error:
         return Answer(400, f"this is not an AdmissionReview of {API_VERSION}: {error}\n".encode())
     return Answer(200, orjson.dumps(_response(asked, decide(asked))), "application/json")
+
+
+def unread(head: bytes | bytearray, problem: str, must_read: Callable[[], bool]) -> Answer:
+    """The answer to a review that is too large, by its beginning: a refusal where ``must_read``.
+
+    Upon any other answer than 200 the API server goes on without us. So a user could write what rules forbid, beside
+    what is too much to be read.
+    """
+    found = _UID.match(head)
+    if found is None or not must_read():
+        return Answer(413, f"{problem}\n".encode())
+    refusal = refuse(InputError(f"this cannot be checked: {problem}", cure="Write less into the object"))
+    asked = Asked(found[1].decode(), "", "", "")
+    return Answer(200, orjson.dumps(_response(asked, Decision(refusal))), "application/json")
 
 
 def read_review(body: bytes | bytearray) -> Asked:

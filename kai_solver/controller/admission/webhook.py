@@ -19,7 +19,7 @@ from kai_solver.controller.admission.lookup import Lookup
 from kai_solver.controller.admission.podgroups import pod_group_verdict
 from kai_solver.controller.admission.pods import PodPolicy, pod_verdict
 from kai_solver.controller.admission.queues import queue_verdict
-from kai_solver.controller.admission.review import Asked, Decision, answered
+from kai_solver.controller.admission.review import Asked, Decision, answered, unread
 from kai_solver.controller.admission.rights import Rights
 from kai_solver.controller.admission.topologies import topology_verdict
 from kai_solver.controller.admission.verdict import FINE, Verdict, warn
@@ -204,7 +204,12 @@ class Webhook:
             "/validate": self._route(self._judge.validate, self._judge.must_read),
             "/mutate": self._route(self._judge.mutate),
         }
-        self.server = Server(settings.admission.bind_address, {}, posts, tls=self._tls, note_drop=note_drop)
+        too_large = {
+            "/validate": lambda head: unread(head, "the review has too many bytes", self._judge.must_read),
+        }
+        self.server = Server(
+            settings.admission.bind_address, {}, posts, too_large=too_large, tls=self._tls, note_drop=note_drop
+        )
         self._thread = threading.Thread(target=self._keep, name="certificate", daemon=True)
         self._thread.start()
 

@@ -36,6 +36,8 @@ class Application:
         What is answered to GET and to POST, by path.
     guards
         Checks of callers, by path; other paths are open to all callers.
+    too_large
+        By path, what is answered to a POST whose body is over the limit, given its beginning; else 413.
     """
 
     def __init__(
@@ -44,6 +46,7 @@ class Application:
         posts: Mapping[str, PostRoute],
         guards: Mapping[str, Guard],
         limits: Limits,
+        too_large: Mapping[str, PostRoute],
     ) -> None:
         self._guards = guards
         self._limits = limits
@@ -51,7 +54,7 @@ class Application:
         self._large = asyncio.Semaphore(1)
         self._paths = " ".join(sorted({*routes, *posts}))
         gets = [Path(path, self._get(path, route)) for path, route in routes.items()]
-        others = [Path(path, self._post(route), methods=["POST"]) for path, route in posts.items()]
+        others = [Path(path, self._post(route, too_large.get(path)), methods=["POST"]) for path, route in posts.items()]
         handlers = {404: self._refused, 405: self._refused}
         self.asgi = Starlette(routes=[*gets, *others], exception_handlers=handlers)
         self.asgi.router.redirect_slashes = False
@@ -70,9 +73,11 @@ class Application:
 
         return answer
 
-    def _post(self, route: PostRoute) -> Callable[[Request], Awaitable[Response]]:
+    def _post(self, route: PostRoute, too_large: PostRoute | None) -> Callable[[Request], Awaitable[Response]]:
         async def answer(request: Request) -> Response:
             problem = self._unreadable(request)
+            if problem is not None and problem.status == 413 and too_large is not None:
+                return await self._skim(request, too_large)
             if problem is not None:
                 return _response(request, problem, closes=True)
             connection = _connection(request)
@@ -97,6 +102,23 @@ class Application:
         except ClientDisconnect:
             pass
         return await self._worked(request, lambda: route(connection.body))
+
+    async def _skim(self, request: Request, route: PostRoute) -> Response:
+        """The answer to the beginning of a body. The rest is read and dropped, so that the client gets the answer."""
+        connection, head = _connection(request), bytearray()
+        connection.enter(Stage.BODY)
+        connection.flow.pause_reading()
+        async with self._large:
+            try:
+                async with asyncio.timeout(self._limits.large_s):
+                    async for part in request.stream():
+                        head += part[: self._limits.head_bytes - len(head)]
+                        connection.release()
+            except TimeoutError:
+                connection.drop(Stage.BODY.value)
+            except ClientDisconnect:
+                pass
+            return await self._worked(request, lambda: route(head))
 
     def _unreadable(self, request: Request) -> Answer | None:
         """What is wrong with a body before it is read."""

@@ -39,6 +39,8 @@ class Server:
         What is answered to GET and to POST, by path.
     guards
         Checks of callers, by path; other paths are open to all callers.
+    too_large
+        By path, what is answered to a POST whose body is over the limit, given its beginning; else 413.
     tls
         Serve HTTPS; a certificate that is loaded later applies to new connections.
     limits
@@ -59,6 +61,7 @@ class Server:
         posts: Mapping[str, PostRoute] | None = None,
         *,
         guards: Mapping[str, Guard] | None = None,
+        too_large: Mapping[str, PostRoute] | None = None,
         tls: ssl.SSLContext | None = None,
         limits: Limits | None = None,
         note_drop: Callable[[str], None] = lambda _: None,
@@ -67,7 +70,7 @@ class Server:
         self._socket = _listening(address)
         self.port = int(self._socket.getsockname()[1])
         """Where it listens."""
-        application = Application(routes, posts or {}, guards or {}, limits)
+        application = Application(routes, posts or {}, guards or {}, limits, too_large or {})
         self._uvicorn = uvicorn.Server(_configuration(application, limits))
         self.listener = Listener(self._uvicorn, limits, tls, note_drop)
         self._loop = asyncio.new_event_loop()

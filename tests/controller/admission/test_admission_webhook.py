@@ -109,6 +109,17 @@ def test_what_does_not_trust_us_is_not_answered(configured: Any, make_pod: Calla
         assert ask(webhook, trusted(configured), "/validate", PODS, object=make_pod())["allowed"]
 
 
+def test_what_is_too_large_is_refused_where_marks_are_guarded(configured: Any, make_pod: Callable[..., Any]) -> None:
+    large = make_pod({"note": "x" * (9 << 20)})
+    with serving_for(configured, guard=True) as webhook:
+        found = ask(webhook, trusted(configured), "/validate", PODS, object=large)
+        assert not found["allowed"]
+        assert "this cannot be checked: the review has too many bytes" in found["status"]["message"]
+        assert ask(webhook, trusted(configured), "/validate", PODS, object=make_pod())["allowed"]
+    with serving_for(configured) as webhook, pytest.raises(AssertionError, match="too many bytes"):
+        ask(webhook, trusted(configured), "/validate", PODS, object=large)
+
+
 def test_every_kind_has_its_rules(configured: Any) -> None:
     queue = {"metadata": {"name": "q"}, "spec": {}}
     group = {"metadata": {"name": "g"}, "spec": {"minMember": 1, "minSubGroup": 1}}

@@ -176,6 +176,24 @@ def test_a_body_of_unknown_or_absurd_length_is_not_read(server: Server, length: 
     assert found.count(b"HTTP/1.1") == 1, "the rest is no second request"
 
 
+def test_the_beginning_of_a_body_that_is_too_large_may_be_answered() -> None:
+    posts = {"/echo": lambda body: Answer(200, bytes(body)), "/other": lambda body: Answer(200, bytes(body))}
+    heads = {"/echo": lambda head: Answer(200, b"%d %c" % (len(head), head[0]))}
+    limits = Limits(body_bytes=1 << 20, waiting_bytes=2 << 20)
+    server = Server("127.0.0.1:0", {}, posts, too_large=heads, limits=limits)
+    try:
+        with urllib3.HTTPConnectionPool("127.0.0.1", server.port, maxsize=1) as pool:
+            for size in (20 << 20, (1 << 20) + 1):
+                assert pool.request("POST", "/echo", body=b"x" * size).data == b"%d x" % limits.head_bytes
+            assert pool.request("POST", "/echo", body=b"x" * (1 << 20)).data == b"x" * (1 << 20)
+            assert pool.num_connections == 1, "the rest is read, and the connection is of use"
+        assert server.listener.held == 0
+        text = b"POST /other HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n" % (2 << 20)
+        assert talk(server, text).split()[1] == b"413"
+    finally:
+        server.close()
+
+
 @pytest.mark.parametrize("address", ["nowhere", ":port", "127.0.0.1:99999", "256.0.0.1:8080"])
 def test_an_address_that_cannot_be_is_told(address: str) -> None:
     with pytest.raises(InputError):
