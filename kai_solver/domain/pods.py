@@ -9,10 +9,14 @@ from typing import Literal
 from kai_solver.domain.constraints import NO_CONSTRAINTS, Constraints
 from kai_solver.domain.numa import Container, ZoneShare
 from kai_solver.units import MILLI, Vector
-from kai_solver.units.shares import charged_milli, parts_of
+from kai_solver.units.shares import WHOLE, charged_milli, parts_of
 
 _ACTIVE = frozenset({"Binding", "Bound", "Running"})
 _HOLDING = _ACTIVE | {"Releasing", "StuckInReleasing"}
+
+_MOST_PARTS = 2 * WHOLE
+_MOST_MILLI = 1 << 50
+"""More than any device, and any number of them, has: larger requests are cut to it, and sums stay in 64 bits."""
 
 
 Knowing = Literal["fact", "wish", "unknown"]
@@ -75,14 +79,14 @@ class GpuRequest:
 
     def milli_on(self, gpu_memory_mib: int) -> int:
         """Thousandths of each device that are charged where devices have ``gpu_memory_mib`` (`units.shares`)."""
-        return charged_milli(self.milli, self.memory_mib, gpu_memory_mib)
+        return min(charged_milli(self.milli, self.memory_mib, gpu_memory_mib), _MOST_MILLI // (self.devices or 1))
 
     def parts_on(self, gpu_memory_mib: int) -> int:
         """Parts of each device that it takes where devices have ``gpu_memory_mib`` (`units.shares`).
 
-        More than `WHOLE`: it does not fit such a node.
+        More than `WHOLE`: it does not fit such a node, however much more it is.
         """
-        return parts_of(self.milli, self.memory_mib, gpu_memory_mib)
+        return min(parts_of(self.milli, self.memory_mib, gpu_memory_mib), _MOST_PARTS)
 
 
 NO_GPU = GpuRequest()

@@ -10,6 +10,9 @@ from kai_solver.kubeobjects.notices import Notices
 from kai_solver.links import ROW_ANNOTATION, WISHES
 from kai_solver.units import GPU_RESOURCES, LONGEST_NUMBER, MILLI, parse_whole
 
+_MOST_MEMORY_MIB = 10**7
+"""More than any GPU has (10 TB): it is bytes."""
+
 
 def gpu_request(whole_milli: int, annotations: Mapping[str, str]) -> GpuRequest:
     """GPUs of a pod from its containers' whole devices and KAI's sharing annotations (docs/kai-behaviour.md#gpus).
@@ -19,7 +22,7 @@ def gpu_request(whole_milli: int, annotations: Mapping[str, str]) -> GpuRequest:
     InputError
         What KAI's admission refuses, in its words (docs/kai-behaviour.md#admission): fraction and memory together or
         beside whole GPUs, a fraction outside (0, 1), memory that is no positive number of MiB, a number of devices
-        without either.
+        without either. Memory that no GPU has, too.
     """
     fraction = annotations.get(names.GPU_FRACTION)
     memory = annotations.get(names.GPU_MEMORY)
@@ -35,7 +38,7 @@ def gpu_request(whole_milli: int, annotations: Mapping[str, str]) -> GpuRequest:
             raise _refuse(names.GPU_FRACTION_DEVICES, problem, "Add one of them")
         return gpus_asked(whole_milli // MILLI) if whole_milli else NO_GPU
     portion_milli = _milli(fraction) if fraction is not None else 0
-    memory_mib = _positive(names.GPU_MEMORY, "gpu-memory", memory) if memory is not None else 0
+    memory_mib = _memory(memory) if memory is not None else 0
     count = _positive(names.GPU_FRACTION_DEVICES, "fraction count", devices) if devices is not None else 1
     return gpus_asked(count, portion_milli, memory_mib)
 
@@ -85,7 +88,17 @@ def _milli(text: str) -> int:
         problem = "gpu-fraction annotation value must be a positive number smaller than 1.0"
         cure = f'{shown(text)} is none; write it like "0.5", and for whole GPUs ask for {GPU_RESOURCES[0]}'
         raise _refuse(names.GPU_FRACTION, problem, cure)
-    return int((value * MILLI).to_integral_value(rounding=ROUND_CEILING))
+    # Nearly all of a device is still a share of it, and nearly nothing still one.
+    return min(max(int((value * MILLI).to_integral_value(rounding=ROUND_CEILING)), 1), MILLI - 1)
+
+
+def _memory(text: str) -> int:
+    """MiB of each device."""
+    number = _positive(names.GPU_MEMORY, "gpu-memory", text)
+    if number > _MOST_MEMORY_MIB:
+        problem = f"gpu-memory is in MiB, and no GPU has {number} MiB"
+        raise _refuse(names.GPU_MEMORY, problem, f'If these are bytes, write "{max(number >> 20, 1)}"')
+    return number
 
 
 def _positive(annotation: str, name: str, text: str) -> int:

@@ -329,8 +329,8 @@ def test_a_gang_that_takes_more_than_its_share_is_told_where_others_had_no_turn(
 
 def test_gangs_that_ask_for_more_than_fits_any_number_stop_no_other() -> None:
     """More of them than are left out of a cycle one by one."""
-    huge = GpuRequest(10**12 - 1, 0, 80_000)
-    asking = [replace_gpus(gang(f"huge{number}"), huge) for number in range(MOST_CULPRITS + 2)]
+    huge = [GpuRequest(10**12 - 1, 0, 80_000), GpuRequest(1, 0, 10**15 - 1)]
+    asking = [replace_gpus(gang(f"huge{number}"), huge[number % 2]) for number in range(2 * MOST_CULPRITS + 2)]
     plan = decided(cluster(gang("good"), *asking))
     assert admitted(plan) == {"n/good"}
     assert not plan.notes

@@ -125,6 +125,8 @@ def test_gpus_of_every_vendor_are_gpus(build: Any) -> None:
     [
         ({"gpu-fraction": "0.5"}, GpuRequest(1, 500)),
         ({"gpu-fraction": "0.3333"}, GpuRequest(1, 334)),
+        ({"gpu-fraction": "0.9995"}, GpuRequest(1, 999)),
+        ({"gpu-fraction": "1E-999999999"}, GpuRequest(1, 1)),
         ({"gpu-fraction": "0.25", "gpu-fraction-num-devices": "3"}, GpuRequest(3, 250)),
         ({"gpu-memory": "2000"}, GpuRequest(1, 0, 2000)),
         ({"gpu-memory": "2000", "gpu-fraction-num-devices": "2"}, GpuRequest(2, 0, 2000)),
@@ -153,6 +155,13 @@ def test_what_admission_refuses_is_set_aside_by_name(build: Any, annotations: di
     found = build.read(build.pod(annotations=annotations), build.pod("good"))
     assert [pod.name for gang in found.gangs for pod in gang.pods] == ["good"]
     assert any(text.startswith("Pod ns/p: metadata.annotations.gpu-") for text in build.texts(found, "set-aside"))
+
+
+def test_memory_of_a_gpu_in_bytes_is_set_aside_with_its_unit(build: Any) -> None:
+    found = build.read(build.pod(annotations={"gpu-memory": "8589934592"}))
+    (text,) = build.texts(found, "set-aside")
+    assert "gpu-memory is in MiB, and no GPU has 8589934592 MiB" in text
+    assert 'If these are bytes, write "8192"' in text
 
 
 def test_a_fraction_beside_whole_gpus_is_set_aside(build: Any) -> None:
