@@ -1,6 +1,6 @@
 """Decides a cycle again after an unexpected error, without the one gang or node that causes it."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from enum import Enum
@@ -13,6 +13,7 @@ from kai_solver.domain import (
     NO_PLACEMENT,
     Gang,
     Node,
+    Pending,
     Plan,
     Pod,
     PodStatus,
@@ -21,8 +22,9 @@ from kai_solver.domain import (
 )
 from kai_solver.errors import GangError
 from kai_solver.errors.barrier import caught, in_words
-from kai_solver.errors.culprits import MOST_CULPRITS, without_culprits
+from kai_solver.errors.culprits import MOST_CULPRITS, without_culprits, without_many
 from kai_solver.reasons.pending import left_out
+from kai_solver.units import counted
 
 CYCLE = "the cycle"
 """What an error affects if no gang or node causes it: all decisions of one cycle."""
@@ -87,7 +89,8 @@ class Isolation:
                 error = another
             else:
                 return _reported(snapshot, *self._with_innocent(snapshot, plan, blamed))
-        return None
+        is_another = isinstance(error, GangError) and error.gang not in blamed
+        return self._without_many(snapshot, _cause(error)) if is_another else None
 
     def _with_innocent(
         self, snapshot: Snapshot, plan: Plan, blamed: dict[str, Exception]
@@ -150,10 +153,34 @@ class Isolation:
             if len(blamed) <= MOST_CULPRITS:
                 return _reported(snapshot, plan, found)
             return self._on_free_room(snapshot, cause) or _reported(snapshot, plan, found, unsure=True)
-        found_room = self._on_free_room(snapshot, cause)
-        if found_room is None:
+        last = self._on_free_room(snapshot, cause) or self._without_many(snapshot, cause)
+        if last is None:
             caught("deciding", CYCLE, cause)
-        return found_room or _nothing(snapshot, cause)
+        return last or _nothing(snapshot, cause)
+
+    def _without_many(self, snapshot: Snapshot, cause: Exception) -> Plan | None:
+        """The greedy's plan without any number of gangs that make it fail; None if no gang that waits is left."""
+        keys = [gang.key for gang in snapshot.gangs]
+        kinds = [frozenset((pod.request, pod.gpu) for pod in gang.pods) for gang in snapshot.gangs]
+
+        def named(error: Exception) -> int | None:
+            return keys.index(error.gang) if isinstance(error, GangError) and error.gang in keys else None
+
+        for form in (_aside, _bare, _held):
+            attempt = partial(self._attempt_without, snapshot, keys, 0, form, cause)
+            try:
+                found = without_many(kinds, attempt, named, may_try=self.may_search)
+            except Exception:  # noqa: S112 - gangs of another form may fail no more; the first error is reported
+                continue
+            blamed = {keys[number]: _cause(error) for number, error in found.blamed.items()}
+            unknown = [keys[number] for number in sorted(found.unknown)]
+            if blamed.keys() | set(unknown) >= set(_waiting(snapshot)):
+                return None
+            plan = _reported(snapshot, found.result, blamed) if blamed else found.result
+            if not unknown:
+                return plan
+            return self._on_free_room(snapshot, cause) or _not_searched(plan, snapshot, unknown, cause)
+        return None
 
     def _on_free_room(self, snapshot: Snapshot, cause: Exception) -> Plan | None:
         """The binds on free room, with no gang or node left out; None if even these fail."""
@@ -254,19 +281,29 @@ def _bare_node(node: Node) -> Node:
     return Node(node.name, node.allocatable, node.gpus, node.gpu_memory_mib, schedulable=False)
 
 
+def _not_searched(plan: Plan, snapshot: Snapshot, unknown: Collection[str], cause: Exception) -> Plan:
+    """The same with what is said of gangs that were left out and may not be the cause: they are not reported as it."""
+    note = f"left out, too, as there was no time to find whether they are the cause: {counted(len(unknown), 'gang')}"
+    return replace(
+        plan, pending=_with_left_out(plan, snapshot, dict.fromkeys(unknown, cause)), notes=(*plan.notes, note)
+    )
+
+
+def _with_left_out(plan: Plan, snapshot: Snapshot, gone: Mapping[str, Exception]) -> tuple[Pending, ...]:
+    """What waits, with the gangs that are ``gone`` and that the plan does not know."""
+    known = {entry.gang for entry in plan.pending}
+    more = [left_out(key, why_left_out(gone[key])) for key in _waiting(snapshot) if key in gone and key not in known]
+    return tuple(sorted((*plan.pending, *more), key=lambda entry: entry.gang))
+
+
 def _reported(snapshot: Snapshot, plan: Plan, blamed: Mapping[str, Exception], *, unsure: bool = False) -> Plan:
     for key, error in blamed.items():
         caught("deciding", key, error)
     named = ", ".join(list(blamed)[:5]) + (f" and {len(blamed) - 5} more" if len(blamed) > 5 else "")
     said = in_words(next(iter(blamed.values())))
     doubt = "; one of them is the cause, and there was no time to find which" if unsure else ""
-    known = {entry.gang for entry in plan.pending}
-    more = [
-        left_out(key, why_left_out(blamed[key])) for key in _waiting(snapshot) if key in blamed and key not in known
-    ]
-    pending = tuple(sorted((*plan.pending, *more), key=lambda entry: entry.gang))
     note = f"left out for an unexpected error ({said}): {named}{doubt}"
-    return replace(plan, pending=pending, notes=(note, *plan.notes))
+    return replace(plan, pending=_with_left_out(plan, snapshot, blamed), notes=(note, *plan.notes))
 
 
 def _waiting(snapshot: Snapshot) -> list[str]:

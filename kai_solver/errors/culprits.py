@@ -1,13 +1,36 @@
 """Finds which of many items make an operation fail, by leaving items out."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Hashable, Sequence
 from contextlib import suppress
-from typing import TypeVar
+from dataclasses import dataclass
+from typing import Generic, TypeVar
 
 Result = TypeVar("Result")
 
 MOST_CULPRITS = 3
-"""Most items that one search finds."""
+"""Most items that one search by bisection finds."""
+
+MOST_FAILURES = 24
+"""Failed attempts after which a search for many items ends."""
+
+
+@dataclass(frozen=True, slots=True)
+class Kept(Generic[Result]):
+    """What a search for many items ends with.
+
+    Attributes
+    ----------
+    result
+        Of the last attempt that did not fail.
+    blamed
+        Items that make it fail, with their errors.
+    unknown
+        Items that were left out with them, of which the search did not find whether they make it fail.
+    """
+
+    result: Result
+    blamed: dict[int, Exception]
+    unknown: frozenset[int]
 
 
 def without_culprits(
@@ -55,6 +78,63 @@ def without_culprits(
         except Exception as another:
             error = another
     raise error
+
+
+def without_many(
+    kinds: Sequence[Hashable],
+    attempt: Callable[[frozenset[int]], Result],
+    named: Callable[[Exception], int | None],
+    *,
+    may_try: Callable[[], bool],
+) -> Kept[Result]:
+    """What ``attempt`` returns without the items that make it fail, where they may be many.
+
+    All items are left out at first, and then taken in by halves. So some are served whenever the search ends.
+
+    Parameters
+    ----------
+    kinds
+        The kind of each item. Items like one that makes ``attempt`` fail have their turn last.
+    attempt
+        Performs the operation without the given items.
+    named
+        The item that an error names.
+    may_try
+        Called before each further attempt. If it returns False, the search ends, as it does after `MOST_FAILURES`.
+
+    Raises
+    ------
+    Exception
+        Of ``attempt`` without all items: none of them causes it.
+    """
+    everything = frozenset(range(len(kinds)))
+    result, kept, failures = attempt(everything), frozenset[int](), 0
+    blamed: dict[int, Exception] = {}
+    waiting, again = [sorted(everything)], list[list[int]]()
+    while (waiting or again) and failures < MOST_FAILURES and may_try():
+        block = waiting.pop() if waiting else again.pop()
+        try:
+            result = attempt(everything - kept.union(block))
+        except Exception as error:
+            failures += 1
+            culprit = block[0] if len(block) == 1 else named(error)
+            alike: list[int] = []
+            if culprit is not None and culprit in block:
+                blamed[culprit] = error
+                again += [[culprit]] if len(block) > 1 else []  # An error may name the wrong one.
+                block, alike = _parted([item for item in block if item != culprit], kinds, kinds[culprit])
+            halves = block[len(block) // 2 :], block[: len(block) // 2]
+            waiting = [part for part in (alike, *waiting, *halves) if part]
+        else:
+            kept = kept.union(block)
+    blamed = {item: error for item, error in blamed.items() if item not in kept}
+    return Kept(result, blamed, everything - kept - blamed.keys())
+
+
+def _parted(items: list[int], kinds: Sequence[Hashable], kind: Hashable) -> tuple[list[int], list[int]]:
+    """Those of other kinds, and those of ``kind``; all of them first if there is no other."""
+    others = [item for item in items if kinds[item] != kind]
+    return (others, [item for item in items if kinds[item] == kind]) if others else (items, [])
 
 
 def _with_innocent(

@@ -68,12 +68,13 @@ class Strange:
     """Replaces functions by ones that raise where ``about`` says so of their arguments."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, about: Callable[..., bool]) -> None:
-        self.monkeypatch, self.about, self.times, self.thrown = monkeypatch, about, math.inf, 0
+        self.monkeypatch, self.about, self.times, self.thrown, self.calls = monkeypatch, about, math.inf, 0, 0
 
     def __call__(self, owner: Any, name: str) -> "Strange":
         original = getattr(owner, name)
 
         def strange(*args: Any, **options: Any) -> Any:
+            self.calls += 1
             if self.thrown < self.times and self.about(*args, **options):
                 self.thrown += 1
                 raise KeyError("nobody thought of this")
@@ -187,6 +188,42 @@ def test_a_gang_whose_waiting_pods_fail_the_checker_whatever_is_left_of_them_is_
     assert check_plan(MANY, plan) == ()
 
 
+@pytest.mark.parametrize(
+    ("owner", "name", "about"),
+    [
+        (Placer, "place_unit", lambda self, unit, *_, **__: is_bad(self.state.problem.gangs[unit.gang].gang)),
+        (known_pods, "gang_row", lambda found, *_: is_bad(found) and not found.set_aside),
+    ],
+)
+def test_many_gangs_that_fail_stop_no_other(
+    monkeypatch: pytest.MonkeyPatch, faults: list[Caught], owner: Any, name: str, about: Callable[..., bool]
+) -> None:
+    Strange(monkeypatch, about)(owner, name)
+    bad = [gang(f"bad{i}", pods=2) for i in range(10)]
+    plan = decided(cluster(*bad, *(gang(f"g{i}", pods=3) for i in range(9))))
+    assert admitted(plan) == {f"n/g{i}" for i in range(9)}
+    names = {f"n/bad{i}" for i in range(10)}
+    assert {entry.gang for entry in plan.pending if entry.reason is Reason.SET_ASIDE} == names
+    assert {fault.what for fault in faults} == names
+
+
+def is_bad(found: Gang) -> bool:
+    return found.name.startswith("bad")
+
+
+def test_many_more_gangs_that_fail_cost_few_attempts(monkeypatch: pytest.MonkeyPatch, faults: list[Caught]) -> None:
+    """Those that are not found in this cycle are not blamed."""
+    Strange(monkeypatch, lambda self, unit, *_, **__: is_bad(self.state.problem.gangs[unit.gang].gang))(
+        Placer, "place_unit"
+    )
+    built = Strange(monkeypatch, lambda *_: False)(run, "build_problem")
+    plan = decided(cluster(*(gang(f"bad{i}", pods=2) for i in range(60)), *(gang(f"g{i}", pods=3) for i in range(9))))
+    assert built.calls < 60
+    assert {f"n/g{i}" for i in range(9)} <= admitted(plan)
+    assert 0 < len(faults) < 60
+    assert "there was no time to find whether they are the cause" in plan.notes[-1]
+
+
 def test_a_cycle_that_nothing_saves_does_nothing_and_says_so(
     monkeypatch: pytest.MonkeyPatch, faults: list[Caught]
 ) -> None:
@@ -223,7 +260,7 @@ def test_without_time_to_find_the_cause_gangs_start_on_free_room(
     Strange(monkeypatch, asks_for_more)(SEQUENCE, "disrupt")
     ticks = iter(range(10**9))
     snapshot = cluster(*(gang(f"large-{number}", pods=40) for number in range(8)), *MANY.gangs)
-    plan = cycle(snapshot, GREEDY, budget_s=1_000.0, clock=lambda: float(next(ticks)), should_stop=lambda: False)
+    plan = cycle(snapshot, GREEDY, budget_s=300.0, clock=lambda: float(next(ticks)), should_stop=lambda: False)
     assert plan.notes[0].startswith("decided on free room alone")
     assert admitted(plan) == {g.key for g in MANY.gangs}
     assert {fault.what for fault in faults} == {isolating.CYCLE}

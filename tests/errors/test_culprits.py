@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kai_solver.errors.barrier import barrier, caught, in_words, listen, listening, trace_of, unlisten
-from kai_solver.errors.culprits import MOST_CULPRITS, without_culprits
+from kai_solver.errors.culprits import MOST_CULPRITS, MOST_FAILURES, without_culprits, without_many
 from tests.conftest import Caught
 
 ERROR = ValueError("spoilt")
@@ -18,11 +18,11 @@ class Attempts:
     """Fails while a spoiler is in; counts."""
 
     def __init__(self, count: int, fails: Callable[[set[int]], bool]) -> None:
-        self.count, self.fails, self.tries = count, fails, 0
+        self.count, self.fails, self.tries, self.last = count, fails, 0, set[int]()
 
     def __call__(self, left_out: frozenset[int]) -> set[int]:
         self.tries += 1
-        there = set(range(self.count)) - left_out
+        self.last = there = set(range(self.count)) - left_out
         if self.fails(there):
             raise ERROR
         return there
@@ -65,6 +65,57 @@ def test_what_fails_without_any_of_them_is_raised() -> None:
 def test_more_spoilers_than_are_looked_for_are_raised() -> None:
     with pytest.raises(ValueError, match="spoilt"):
         without_culprits(50, Attempts(50, lambda there: bool(there & set(range(MOST_CULPRITS + 1)))), ERROR)
+
+
+def said_first(attempts: Attempts, spoilers: set[int]) -> Callable[[Exception], int | None]:
+    """Names the first spoiler of the attempt that failed last."""
+    return lambda _: min(attempts.last & spoilers, default=None)
+
+
+@pytest.mark.parametrize("is_named", [True, False])
+@given(count=st.integers(10, 300), data=st.data())
+def test_many_spoilers_are_found_by_halves(count: int, data: st.DataObject, *, is_named: bool) -> None:
+    most = 10 if is_named else 2
+    spoilers = data.draw(st.sets(st.integers(0, count - 1), min_size=1, max_size=most))
+    attempts = Attempts(count, lambda there: bool(there & spoilers))
+    named = said_first(attempts, spoilers) if is_named else lambda _: None
+    found = without_many(range(count), attempts, named, may_try=lambda: True)
+    assert (set(found.blamed), found.unknown) == (spoilers, frozenset())
+    assert found.result == set(range(count)) - spoilers
+
+
+def test_sixty_spoilers_of_one_kind_cost_no_other_item_and_few_attempts() -> None:
+    spoilers = set(range(0, 120, 2))
+    attempts = Attempts(1000, lambda there: bool(there & spoilers))
+    kinds = ["bad" if item in spoilers else "good" for item in range(1000)]
+    found = without_many(kinds, attempts, said_first(attempts, spoilers), may_try=lambda: True)
+    assert found.result == set(range(1000)) - spoilers
+    assert spoilers == set(found.blamed) | found.unknown
+    assert attempts.tries <= MOST_FAILURES + 3
+
+
+def test_the_search_for_many_ends_and_keeps_some() -> None:
+    spoilers = set(range(3, 1000, 20))
+    attempts = Attempts(1000, lambda there: bool(there & spoilers))
+    found = without_many(range(1000), attempts, lambda _: None, may_try=lambda: True)
+    assert found.result
+    assert not found.result & spoilers
+    assert attempts.tries <= 2 * MOST_FAILURES + 2
+
+
+def test_an_item_that_was_named_in_error_is_kept() -> None:
+    attempts = Attempts(40, lambda there: 30 in there)
+    found = without_many(range(40), attempts, lambda _: min(attempts.last), may_try=lambda: True)
+    assert found.result == set(range(40)) - {30}
+    assert set(found.blamed) == {30}
+
+
+def test_without_time_or_where_no_item_is_the_cause_nothing_is_searched() -> None:
+    attempts = Attempts(40, lambda there: 30 in there)
+    found = without_many(range(40), attempts, lambda _: None, may_try=lambda: False)
+    assert (found.result, found.blamed, len(found.unknown), attempts.tries) == (set(), {}, 40, 1)
+    with pytest.raises(ValueError, match="spoilt"):
+        without_many(range(40), Attempts(40, lambda _: True), lambda _: None, may_try=lambda: True)
 
 
 @given(st.integers(2, 100), st.integers(0, 5), st.data())
