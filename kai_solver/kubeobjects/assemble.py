@@ -2,7 +2,7 @@
 
 import functools
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from kai_solver.domain import Constraints, Gang, Node, Pod, Policy, Queue, Snapshot, flat_gang
@@ -88,7 +88,7 @@ def _read(objects: RawObjects, now_s: float, settings: KubeSettings | None, reca
     recall.begin((around, priorities, nvidia.guarded, nodes.has_single_mig, nodes.sharing, has_zones, offers))
     pods = _read_pods(objects, nodes, Namespaces(labels), settings, now_s, notices, book, offers, recall)
     reader = GangReader(priorities, settings, notices, now_s, frozenset(nvidia.guarded), recall)
-    _name_strays(objects, pods, nodes, reader, notices)
+    _name_strays(objects, pods, nodes, reader, notices, recall)
     ours, foreign = _by_scheduler(pods, settings, notices)
     membership = assign(ours, objects.pod_groups, OwnerIndex.of(objects.other, objects.pods), reader, around)
     schema = _schema(pods, nodes, settings.policy)
@@ -191,14 +191,23 @@ def _name_unused(objects: RawObjects, notices: Notices) -> None:
 
 
 def _name_strays(
-    objects: RawObjects, pods: Iterable[RawPod], nodes: NodeReading, reader: GangReader, notices: Notices
+    objects: RawObjects,
+    pods: Iterable[RawPod],
+    nodes: NodeReading,
+    reader: GangReader,
+    notices: Notices,
+    recall: Recall,
 ) -> None:
     """Annotations of ours that say nothing where they stand."""
     of_nodes = [("Node", f"Node {node.name}", node.strays) for node in nodes.nodes.values() if node.strays]
     of_pods = [("Pod", f"Pod {pod.key}", pod.strays) for pod in pods if pod.strays]
     facts = (reader.facts(value) for value in objects.pod_groups)
     of_groups = [("PodGroup", f"PodGroup {one.key}", one.strays) for one in facts if one is not None and one.strays]
-    warn_of_strays(objects, (*of_nodes, *of_pods, *of_groups), notices)
+
+    def remember(value: object, find: Callable[[], tuple[str, ...]]) -> tuple[str, ...]:
+        return recall.made(f"strays {id(value)}", (value,), notices, find)
+
+    warn_of_strays(objects, (*of_nodes, *of_pods, *of_groups), notices, remember)
 
 
 def _owner_kinds(pods: Iterable[Object]) -> set[str]:

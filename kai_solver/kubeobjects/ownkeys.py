@@ -1,6 +1,7 @@
 """Annotations of ours by the kinds that heed them, so that one that is misspelt or misplaced is reported, not lost."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import partial
 
 from kai_solver.errors import nearest
 from kai_solver.kubeobjects import names
@@ -11,6 +12,10 @@ from kai_solver.kubeobjects.raw import Raw
 from kai_solver.kubeobjects.stored import newer_text, newer_values
 from kai_solver.links import ROW_ANNOTATION, TOPOLOGY_ANNOTATION
 from kai_solver.topology import OWN_RANK
+from kai_solver.units import counted
+
+_MOST_OF_OBJECT, _MOST = 5, 100
+"""Keys of one object, and warnings of one reading: to find the nearest name takes time, and there may be 10,000."""
 
 _OWNER = "workload"
 """Any kind that may own pods, and has no rules of its own here."""
@@ -48,7 +53,7 @@ _KINDS = frozenset(kind for kinds in _PLACES.values() for kind in kinds)
 def strays(annotations: Mapping[str, object], kind: str) -> tuple[str, ...]:
     """What is wrong with annotations of ours on an object of this kind, and the cure.
 
-    Keys that say nothing there, and values that a newer version wrote.
+    Keys that say nothing there, of many the first few, and values that a newer version wrote.
     """
     found = [key for key in annotations if PREFIX in str(key)]
     if not found:
@@ -56,7 +61,9 @@ def strays(annotations: Mapping[str, object], kind: str) -> tuple[str, ...]:
     place = kind if kind in _KINDS else _OWNER
     misplaced = [key for key in found if str(key).startswith(PREFIX) and place not in _places(key)]
     newer = (newer_text(*named) for named in newer_values({key: annotations[key] for key in found}))
-    return (*(stray_text(key, kind) for key in misplaced), *newer)
+    rest = len(misplaced) - _MOST_OF_OBJECT
+    more = (f"The same is true of {counted(rest, 'more annotation')}",) if rest > 0 else ()
+    return (*(stray_text(key, kind) for key in misplaced[:_MOST_OF_OBJECT]), *more, *newer)
 
 
 def _places(key: str) -> tuple[str, ...]:
@@ -77,8 +84,14 @@ def stray_text(key: str, kind: str) -> str:
     return f"{key} is not known, and says nothing. {cure}"
 
 
-def warn_of_strays(objects: RawObjects, read: Iterable[tuple[str, str, tuple[str, ...]]], notices: Notices) -> None:
-    """A warning for each of the `strays`, at the first object of its kind that has it.
+Remember = Callable[[object, Callable[[], tuple[str, ...]]], tuple[str, ...]]
+"""What a function found for an object, from memory where it is the very same object."""
+
+
+def warn_of_strays(
+    objects: RawObjects, read: Iterable[tuple[str, str, tuple[str, ...]]], notices: Notices, remember: Remember
+) -> None:
+    """A warning for each of the `strays`, at the first object of its kind that has it; of very many, for the first.
 
     Parameters
     ----------
@@ -87,22 +100,24 @@ def warn_of_strays(objects: RawObjects, read: Iterable[tuple[str, str, tuple[str
     """
     first: dict[tuple[str, str], str] = {}
     several: set[tuple[str, str]] = set()
-    for kind, name, texts in (*read, *_others(objects)):
+    for kind, name, texts in (*read, *_others(objects, remember)):
         for text in texts:
             if first.setdefault((kind, text), name) != name:
                 several.add((kind, text))
-    for (kind, text), name in first.items():
+    for (kind, text), name in list(first.items())[:_MOST]:
         more = ". Others of its kind have it, too" if (kind, text) in several else ""
         notices.warn(name, f"{text}{more}")
 
 
-def _others(objects: RawObjects) -> Iterator[tuple[str, str, tuple[str, ...]]]:
+def _others(objects: RawObjects, remember: Remember) -> Iterator[tuple[str, str, tuple[str, ...]]]:
     """Kind, name and strays of other objects."""
     known = (("Queue", objects.queues), ("Topology", objects.topologies))
     kinds = [(kind, value) for kind, values in known for value in values]
     for kind, value in (*kinds, *((kind_of(value), value) for value in objects.other)):
         metadata = value.get("metadata") if isinstance(value, dict) else None
         annotations = metadata.get("annotations") if isinstance(metadata, dict) else None
-        found = strays(annotations, kind) if isinstance(annotations, dict) else ()
+        if not isinstance(annotations, dict) or not any(PREFIX in str(key) for key in annotations):
+            continue
+        found = remember(value, partial(strays, annotations, kind))
         if found:
             yield kind, object_name(kind, Raw(value)), found

@@ -1,6 +1,7 @@
 """Names in manifests that are one slip away from those that are read: what they meant is not lost in silence."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from itertools import islice
 from typing import Final
 
 from kai_solver.domain import Notice
@@ -38,6 +39,9 @@ _QUEUE: Mapping[str, tuple[str, ...]] = {
 
 _MOST = 100
 """Notices of one reading."""
+
+_MOST_NAMES = 200
+"""Unknown names in one place that are looked at."""
 
 
 def typos(objects: RawObjects) -> tuple[Notice, ...]:
@@ -79,12 +83,19 @@ def _typos(kind: str, value: object, resources: Sequence[str], scheduler_name: s
 
 def _queue_fields(spec: object, path: str) -> Iterator[str]:
     known = _QUEUE.get(path, ())
-    for key in _keys(spec) if known else ():
-        inner = f"{path}.{key}".lstrip(".")
-        if key not in known and (like := nearest(key, known)):
-            yield f"spec.{inner} is no field of a Queue and is not read. Did you mean {like}?"
-        elif isinstance(spec, dict):
-            yield from _queue_fields(spec[key], inner)
+    for key in _unknown(_keys(spec), known) if known else ():
+        if like := nearest(key, known):
+            yield f"spec.{_inner(path, key)} is no field of a Queue and is not read. Did you mean {like}?"
+    for key in known if isinstance(spec, dict) else ():
+        yield from _queue_fields(spec.get(key), _inner(path, key))
+
+
+def _inner(path: str, key: str) -> str:
+    return f"{path}.{key}".lstrip(".")
+
+
+def _unknown(written: Iterable[str], known: Collection[str]) -> Iterator[str]:
+    return islice((name for name in written if name not in known), _MOST_NAMES)
 
 
 def _members(value: object, *, whole: bool) -> Iterator[tuple[str, object]]:
@@ -107,9 +118,9 @@ def _keys(value: object) -> list[str]:
     return [key for key in value if isinstance(key, str)] if isinstance(value, dict) else []
 
 
-def _near(text: str, written: Iterable[str], known: Iterable[str]) -> Iterator[str]:
-    for name in written:
-        if name not in known and (like := next((one for one in known if is_one_slip(name, one)), "")):
+def _near(text: str, written: Iterable[str], known: Collection[str]) -> Iterator[str]:
+    for name in _unknown(written, known):
+        if like := next((one for one in known if is_one_slip(name, one)), ""):
             yield f"{text.format(shown(name))}. Did you mean {like}?"
 
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from kai_solver.kubeobjects import Recall, names, objects_from_documents, snapshot_from_objects
+from kai_solver.kubeobjects import Recall, names, objects_from_documents, ownkeys, snapshot_from_objects
 from kai_solver.kubeobjects.ownkeys import HEEDED, WRITTEN, stray_text, strays
 from kai_solver.links import ROW_ANNOTATION, TOPOLOGY_ANNOTATION
 
@@ -92,3 +92,29 @@ def test_annotations_that_cannot_be_read_are_told_where_they_are_read(build: Any
     found = build.read(broken, job)
     assert any(text.startswith("Node n: ") for text in build.texts(found, "set-aside"))
     assert any("kai-solver/zzz is not known" in text for text in build.texts(found, "warning"))
+
+
+def test_of_very_many_on_one_object_a_few_are_told_and_looked_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[str] = []
+    monkeypatch.setattr(ownkeys, "nearest", lambda name, _: asked.append(name) or "")
+    told = strays({f"kai-solver/gpu-rows-{number}": "" for number in range(10_000)}, "Pod")
+    assert len(asked) == 5
+    assert [*told][:1] == ["kai-solver/gpu-rows-0 is not known, and says nothing. Correct or remove it"]
+    assert told[5:] == ("The same is true of 9,995 more annotations",)
+
+
+@pytest.mark.parametrize("kind", ["job", "pod", "node", "pod_group"])
+def test_what_did_not_change_is_not_looked_up_again(build: Any, monkeypatch: pytest.MonkeyPatch, kind: str) -> None:
+    value = (
+        named("batch/v1", "Job", gpu_rows="x") if kind == "job" else getattr(build, kind)("x", more=annotated(a="x"))
+    )
+    objects, recall = objects_from_documents([("", value)]), Recall()
+    first = snapshot_from_objects(objects, now_s=0.0, recall=recall).notices
+    assert any("says nothing" in notice.text for notice in first)
+    monkeypatch.setattr(ownkeys, "nearest", None)
+    assert snapshot_from_objects(objects, now_s=0.0, recall=recall).notices == first
+
+
+def test_of_objects_without_number_the_first_are_told(build: Any) -> None:
+    found = build.read(*(build.pod(f"p{number}", annotations={f"{TYPO}-{number}": "x"}) for number in range(150)))
+    assert len([text for text in build.texts(found) if "says nothing" in text]) == 100

@@ -1,5 +1,6 @@
 """Names in manifests that are almost those that are read."""
 
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -8,6 +9,8 @@ import yaml
 
 from kai_solver.instances_io import load_instance
 from kai_solver.kubeobjects.typos import KEYS, is_one_slip
+
+TYPOS = sys.modules[is_one_slip.__module__]
 
 QUEUE = {
     "apiVersion": "scheduling.run.ai/v2",
@@ -79,6 +82,15 @@ def test_what_is_right_or_means_something_else_is_not_named(tmp_path: Path) -> N
     own = pod({"labels": labels, "annotations": {"gpu-memory": "100"}}, {"nvidia.com/gpu": 1, "memory": "1Gi"})
     other = pod({"name": "q"}, schedulerName="default-scheduler")
     assert warnings(tmp_path, POD | own, POD | other) == []
+
+
+def test_of_very_many_names_in_one_place_some_are_looked_at(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    asked: list[str] = []
+    monkeypatch.setattr(TYPOS, "nearest", lambda name, _: asked.append(name) or "")
+    monkeypatch.setattr(TYPOS, "is_one_slip", lambda name, _: bool(asked.append(name)))
+    many = {f"priorities{number}": "x" for number in range(5_000)}
+    warnings(tmp_path, QUEUE | {"metadata": {"name": "b", "annotations": many}, "spec": many})
+    assert len(many.keys() & set(asked)) == 200
 
 
 def test_equal_slips_are_named_once(tmp_path: Path) -> None:
