@@ -27,6 +27,7 @@ from kai_solver.domain import (
     Requirement,
     Snapshot,
 )
+from kai_solver.domain.gpus import shares_elsewhere
 from kai_solver.units import GPU, MILLI, ResourceSchema
 
 _NODE_NAME = "metadata.name"
@@ -302,7 +303,7 @@ class _Lowering:
             pod = self._changed(pod, change)
         elsewhere = self.demand.no_shares_on
         if pod.gpu.is_shared and elsewhere:
-            terms = (*pod.constraints.node_terms, ((Requirement(_NODE_NAME, "NotIn", elsewhere),),))
+            terms = (*pod.constraints.node_terms, shares_elsewhere(elsewhere))
             pod = replace(pod, constraints=self._intern(replace(pod.constraints, node_terms=terms)))
         return pod
 

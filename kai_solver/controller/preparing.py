@@ -17,6 +17,7 @@ from kai_solver.cluster.unused import UnusedClaims
 from kai_solver.cluster.view import Overlay
 from kai_solver.cluster.volumes import Volumes
 from kai_solver.controller.settings import ControllerSettings
+from kai_solver.units import GPU_RESOURCES, shared_gpu_resource
 
 NO_SHARES = "no GPU is shared here: set sharing.image to KAI's image of reservation pods"
 
@@ -70,8 +71,9 @@ def preparing(
         requests = BindRequests(api, store, patience, devices, pool, settings.scheduler_name)
         return Preparing((Reckoned(devices),), requests, requests.overlay, (), {"bind requests": requests.run})
     stated = settings.sharing
+    held_by = shared_gpu_resource(settings.policy.gpu_resources or GPU_RESOURCES)
     made_by = settings.lease_name[:63].rstrip("-._")  # as values of labels may end
-    kind = ReservationPod(made_by, stated.image, stated.service_account, stated.runtime_class)
+    kind = ReservationPod(made_by, stated.image, stated.service_account, stated.runtime_class, held_by)
     is_ours = node_pool(store, settings.node_pool_key, settings.node_pool)
     volumes = Volumes(api, store, Patience(settings.volume_wait, fence, rest))
     sharing = Sharing(api, store, Patience(stated.wait, fence, rest), kind, is_ours)

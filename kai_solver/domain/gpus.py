@@ -19,7 +19,15 @@ GPU_REPLICAS = "nvidia.com/gpu.replicas"
 
 MIXED, SINGLE = "mixed", "single"
 
+SHAREABLE = Requirement("metadata.name", "Exists")
+"""Marks a term that keeps shares of GPUs from nodes, for reasons: it always holds, and no pod states it."""
+
 _WHOLE_OR_NONE = (((Requirement(MIG_STRATEGY, "NotIn", (SINGLE,)),),),)
+
+
+def shares_elsewhere(nodes: Iterable[str]) -> tuple[NodeTerm, ...]:
+    """The entry of node terms of a pod that asks for a share of a GPU, where those of ``nodes`` cannot be shared."""
+    return ((Requirement("metadata.name", "NotIn", tuple(nodes)), SHAREABLE),)
 
 
 def unit_gpu_milli(resource: str, labels: Mapping[str, str], policy: Policy) -> int:

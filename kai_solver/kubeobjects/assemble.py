@@ -85,7 +85,9 @@ def _read(objects: RawObjects, now_s: float, settings: KubeSettings | None, reca
     around = Surroundings(settings, labels, frozenset(nvidia.queues), frozenset(priorities.classes))
     has_zones = settings.numa and bool(objects.node_resource_topologies)
     offers = plugin_only(book, nodes, settings)
-    recall.begin((around, priorities, nvidia.guarded, nodes.has_single_mig, nodes.sharing, has_zones, offers))
+    recall.begin(
+        (around, priorities, nvidia.guarded, nodes.has_single_mig, nodes.sharing, nodes.not_shared, has_zones, offers)
+    )
     pods = _read_pods(objects, nodes, Namespaces(labels), settings, now_s, notices, book, offers, recall)
     reader = GangReader(priorities, settings, notices, now_s, frozenset(nvidia.guarded), recall)
     _name_strays(objects, pods, nodes, reader, notices, recall)

@@ -16,7 +16,7 @@ from kai_solver.kubeobjects.raw import Raw
 from kai_solver.kubeobjects.resources import Amounts, read_amounts, without_gpus
 from kai_solver.kubeobjects.settings import KubeSettings, in_pool
 from kai_solver.links import TOPOLOGY_ANNOTATION, topology_problem
-from kai_solver.units import MILLI, ResourceSchema, mig_slices, parse_whole
+from kai_solver.units import MILLI, ResourceSchema, mig_slices, parse_whole, shared_gpu_resource
 
 _MIB = 2**20
 _TIB_IN_MIB = 2**20
@@ -64,13 +64,15 @@ class RawNode:
 class NodeReading:
     """Nodes of our pool, and the names of those in other pools.
 
-    ``sharing``: labels of the nodes that offer replicas of time-sliced GPUs, each set of replicas once.
+    ``sharing``: labels of the nodes that offer replicas of time-sliced GPUs, each set of replicas once;
+    ``not_shared``: names of those with GPUs of a resource by which no shared device can be held.
     """
 
     nodes: dict[str, RawNode]
     elsewhere: frozenset[str]
     has_single_mig: bool = False
     sharing: tuple[dict[str, str], ...] = ()
+    not_shared: tuple[str, ...] = ()
 
     def paid_gpu_milli(self, amounts: Amounts, node: str, policy: Policy) -> int:
         """GPUs that a queue pays for MIG slices and shared GPUs of a pod on ``node`` (empty: it waits)."""
@@ -138,7 +140,9 @@ def read_nodes(
         notices.warn("Nodes", f"{len(elsewhere)} nodes of other node pools take no part")
     ours = {n: node for n, node in nodes.items() if n not in elsewhere}
     single = any(node.labels.get(MIG_STRATEGY) == SINGLE for node in ours.values())
-    return NodeReading(ours, frozenset(elsewhere), single, _sharing(ours.values(), settings, notices))
+    held_by = shared_gpu_resource(settings.policy.gpu_resources)
+    not_shared = tuple(n for n, node in ours.items() if node.amounts.get("gpu") and not node.amounts.get(held_by))
+    return NodeReading(ours, frozenset(elsewhere), single, _sharing(ours.values(), settings, notices), not_shared)
 
 
 def _sharing(nodes: Iterable[RawNode], settings: KubeSettings, notices: Notices) -> tuple[dict[str, str], ...]:

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field, replace
 from functools import lru_cache
 
 from kai_solver.domain import USUAL_GRACE_S, Constraints, GpuRequest, Pod, PodStatus, ZoneShare, implied_terms
+from kai_solver.domain.gpus import shares_elsewhere
 from kai_solver.errors import InputError
 from kai_solver.kubeobjects import names
 from kai_solver.kubeobjects.bindings import Binding, binding_of
@@ -233,6 +234,8 @@ class PodReader:
         """The pod's own rules, those that its request implies, and the reason that keeps it from every node."""
         claims, single = bool(raw.items("spec.resourceClaims")), self.nodes.has_single_mig
         implied = implied_terms(gpu, paid_milli, self.settings.policy, claims=claims, single_mig=single)
+        if gpu.is_shared and self.nodes.not_shared:
+            implied = (*implied, shares_elsewhere(self.nodes.not_shared))
         terms, refused = self.plugin_only.of_pod(amounts)
         constraints = self.constraints.read(raw, labels, (*implied, *terms))
         shares = (self.settings.no_shares,) if gpu.is_shared and self.settings.no_shares else ()

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kai_solver.domain import Constraints, Node, NodeTerm, Requirement, Taint
+from kai_solver.domain.gpus import SHAREABLE
 from kai_solver.predicates.matching import tolerated, value_matches
 
 BoolArray = NDArray[np.bool_]
@@ -26,6 +27,7 @@ CLUSTER_KEY = "kai-solver/cluster"
 
 UNSCHEDULABLE = "node(s) were unschedulable"
 AFFINITY_MISMATCH = "node(s) didn't match Pod's node affinity/selector"
+NOT_SHARED = "node(s) had GPUs that cannot be shared"
 
 
 class NodePredicates:
@@ -108,6 +110,8 @@ class NodePredicates:
         taint = next((t for t in self._taints.value(node) if not tolerated(t, constraints.tolerations)), None)
         if taint is not None:
             return taint_message(taint)
+        if self._not_shared(constraints)[node]:
+            return NOT_SHARED
         return "" if self.affinity_mask(constraints)[node] else AFFINITY_MISMATCH
 
     def reasons(self, constraints: Constraints) -> dict[str, int]:
@@ -134,8 +138,19 @@ class NodePredicates:
             if text:
                 found[text] = self._schedulable & nodes
         tolerates = self.tolerates(constraints)
-        found[AFFINITY_MISMATCH] = self._schedulable & tolerates & ~self.affinity_mask(constraints)
+        left = self._schedulable & tolerates
+        found[NOT_SHARED] = left & self._not_shared(constraints)
+        found[AFFINITY_MISMATCH] = left & ~found[NOT_SHARED] & ~self.affinity_mask(constraints)
         return {text: found[text] for text in sorted(found)}
+
+    def _not_shared(self, constraints: Constraints) -> BoolArray:
+        """(N,) True where the pod asks for a share of a GPU and GPUs are not shared."""
+        found = np.zeros(len(self._nodes), dtype=np.bool_)
+        for alternatives in constraints.node_terms:
+            for term in alternatives:
+                if SHAREABLE in term:
+                    found |= ~self._term(term)
+        return found
 
     def _term(self, term: NodeTerm) -> BoolArray:
         """(N,) True where all requirements of ``term`` hold; a term without any matches nothing (Kubernetes)."""

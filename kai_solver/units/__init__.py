@@ -1,7 +1,7 @@
 """Quantities as integers with declared units, and resource vectors in a fixed order."""
 
 from kai_solver.units.go_text import CORES, FIRST_S, GB, LAST_S, go_duration, go_float, humanized, rfc3339
-from kai_solver.units.gpus import GPU_RESOURCES, SHARED_GPU_RESOURCES, mig_slices
+from kai_solver.units.gpus import GPU_RESOURCES, SHARED_GPU_RESOURCES, mig_slices, shared_gpu_resource
 from kai_solver.units.quantity import LONGEST_NUMBER, format_amount, parse_duration_s, parse_quantity, parse_whole
 from kai_solver.units.resources import (
     CPU,
@@ -44,4 +44,5 @@ __all__ = [
     "parse_quantity",
     "parse_whole",
     "rfc3339",
+    "shared_gpu_resource",
 ]

@@ -225,6 +225,14 @@ def test_gpus_of_plugins_and_of_claims_are_kept_apart(cluster: Cluster, planned:
     assert sorted(by_gang["b"] + by_gang["c"]) == ["plain", "plain"]
 
 
+def test_a_share_where_all_gpus_are_of_claims_is_told_that_they_are_not_shared(
+    cluster: Cluster, planned: Planned
+) -> None:
+    text = why(planned(cluster([{"name": "c", "pods": [{"gpus": 0.5}]}])))
+    assert "node(s) had GPUs that cannot be shared" in text
+    assert "affinity" not in text
+
+
 def test_an_extended_resource_takes_devices_of_the_class_that_backs_it(cluster: Cluster, planned: Planned) -> None:
     classes = [{"name": DRIVER, "selectors": [f'device.driver == "{DRIVER}"'], "extendedResource": "gpu"}]
     nodes = [{"name": "n0"}, {"name": "plain", "gpus": 1}]

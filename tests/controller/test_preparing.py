@@ -240,3 +240,16 @@ def test_where_one_of_a_gang_cannot_be_bound_only_pods_with_a_controller_are_del
         assert over.wait(20)
     assert outcomes[0].released == has_controller
     assert [placement.name for placement in outcomes[0].bound] == ([] if has_controller else ["p"])
+
+
+def test_a_shared_device_is_held_by_the_resource_that_the_cluster_has() -> None:
+    api = cluster()
+    offers = {"nvidia.com/gpu": None, "amd.com/gpu": "8"}
+    api.patch(NODES, "", "a", {"status": {"allocatable": offers}}, subresource="status")
+    labels, annotations = {"kai.scheduler/queue": "q"}, {"gpu-fraction": "0.5"}
+    spec = {"schedulerName": "kai-scheduler", "containers": [{"name": "c"}]}
+    api.create(PODS, "n", {"metadata": {"name": "half", "labels": labels, "annotations": annotations}, "spec": spec})
+    with running(api, sharing={"image": "agent", "wait": 0.1}, policy={"gpu_resources": ["amd.com/gpu"]}):
+        until(lambda: bool(api.page(PODS, namespace="kai-resource-reservation").items))
+    (holder,) = api.page(PODS, namespace="kai-resource-reservation").items
+    assert holder["spec"]["containers"][0]["resources"]["limits"] == {"amd.com/gpu": "1"}

@@ -6,6 +6,7 @@ import pytest
 
 from kai_solver.domain import Action, GpuRequest, Node, Pod, Policy, Requirement
 from kai_solver.kubeobjects import KubeSettings, objects_from_documents, objects_from_snapshot, snapshot_from_objects
+from kai_solver.predicates import NOT_SHARED, NodePredicates
 
 API = "kai.scheduler/v1"
 
@@ -87,6 +88,17 @@ def test_shared_gpus_without_the_label_count_whole_and_say_so(build: Any) -> Non
     found = build.read(node(build, "n", SHARED))
     assert any("Node n: shares GPUs and has no label" in text for text in build.texts(found, "warning"))
     assert shared_pod(build, node(build, "n", SHARED)).quota_gpu_milli == 2000
+
+
+def test_gpus_are_shared_only_where_the_resource_that_holds_them_is(build: Any) -> None:
+    """Of pods that ask for whole GPUs, AMD's are as good."""
+    amd, half = node(build, "amd", {"amd.com/gpu": "8"}), build.pod("half", annotations={"gpu-fraction": "0.5"})
+    found = build.read(amd, node(build, "nvidia", {"nvidia.com/gpu": "8"}), node(build, "none", {}), half)
+    ((pod,),) = (gang.pods for gang in found.gangs)
+    assert NodePredicates(found.nodes).reasons(pod.constraints) == {NOT_SHARED: 1}
+    assert build.one_pod(amd, asking(build, amd_com__gpu="1")).constraints.node_terms == ()
+    only = KubeSettings(policy=Policy(gpu_resources=("amd.com/gpu",)))
+    assert build.one_pod(amd, half, settings=only).constraints.node_terms == ()
 
 
 def test_mig_mixed_offers_slices_only_and_single_whole_devices_only(build: Any) -> None:

@@ -6,8 +6,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kai_solver.domain import Constraints, Node, Pod, Requirement, Taint, Toleration
+from kai_solver.domain.gpus import shares_elsewhere
 from kai_solver.predicates import (
     AFFINITY_MISMATCH,
+    NOT_SHARED,
     UNSCHEDULABLE,
     NodePredicates,
     fits_node,
@@ -113,6 +115,15 @@ def test_taints_bind_unless_they_are_preferences() -> None:
 def test_nothing_new_goes_to_a_cordoned_node_whatever_it_tolerates() -> None:
     predicates = NodePredicates((node("n0", schedulable=False),))
     assert predicates.node_mask(Constraints(tolerations=(Toleration("", "Exists"),))).tolist() == [False]
+
+
+def test_nodes_whose_gpus_are_not_shared_have_a_reason_of_their_own() -> None:
+    predicates = NodePredicates((node("n0", disk="ssd"), node("n1"), node("n2", disk="ssd"), node("n3")))
+    asked = ((Requirement("disk", "In", ("ssd",)),),)
+    constraints = Constraints(node_terms=(asked, shares_elsewhere(["n0", "n1"])))
+    assert predicates.node_mask(constraints).tolist() == [False, False, True, False]
+    assert predicates.reasons(constraints) == {NOT_SHARED: 2, AFFINITY_MISMATCH: 1}
+    assert [predicates.reason(constraints, i) for i in range(4)] == [NOT_SHARED, NOT_SHARED, "", AFFINITY_MISMATCH]
 
 
 def test_reasons_count_each_node_once_in_kubernetes_words() -> None:
