@@ -35,6 +35,9 @@ _UNITS_S = {"y": 365 * 86_400.0, "w": 604_800.0, "d": 86_400.0, "h": 3600.0, "m"
 _DURATION = re.compile("".join(rf"(?:(\d{{1,9}}(?:\.\d{{1,9}})?){unit})?" for unit in _UNITS_S))
 """As Prometheus writes them, and as Go does: KAI reads the window so, and the others so."""
 
+_LONGEST_S = 100 * _UNITS_S["y"]
+"""No clock or network library counts much longer ones."""
+
 _DURATION_CURE = 'Write a duration as Prometheus does, "1w", "1d12h", "10m", or as Go does, "1.5h"'
 
 
@@ -178,4 +181,6 @@ def _duration_s(raw: Raw, usual_s: float, *, positive: bool = False) -> float:
     seconds = sum(float(part) * unit_s for part, unit_s in zip(parts, _UNITS_S.values(), strict=False) if part)
     if positive and seconds <= 0:
         raise InputError("is not above zero", field=raw.path, cure=_DURATION_CURE)
+    if seconds > _LONGEST_S:
+        raise InputError(f"{shown(text)} is more than 100 years", field=raw.path, cure="Write a shorter duration")
     return seconds

@@ -100,6 +100,14 @@ def test_a_shard_without_an_address_takes_the_one_of_the_config(config: dict[str
         ({"clientType": "prometheus", "connectionString": URL, "usageParams": {"windowSize": "a week"}}, "no duration"),
         ({"clientType": "prometheus", "connectionString": URL, "usageParams": {"windowSize": "0"}}, "not above zero"),
         ({"clientType": "prometheus", "connectionString": URL, "usageParams": {"fetchInterval": 5}}, "fetchInterval"),
+        (
+            {
+                "clientType": "prometheus",
+                "connectionString": URL,
+                "extraParams": {"usageQueryTimeout": "900000000y"},
+            },
+            "usageQueryTimeout: '900000000y' is more than 100 years",
+        ),
         (["prometheus"], "past usage is not used"),
     ],
 )
