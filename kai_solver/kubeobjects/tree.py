@@ -155,7 +155,7 @@ def _built(part: _Part) -> SubGroup | PodSet:
         raise InputError(problem, field=raw.get("minSubGroup").path, cure="Write minMember instead")
     if not raw.get("minMember"):
         raise InputError(f"subgroup {part.name}: minMember is required", field=raw.get("minMember").path, cure="Add it")
-    return PodSet(part.name, raw.count("minMember"), topology)
+    return PodSet(part.name, max(raw.integer("minMember"), 0), topology)  # as KAI's scheduler reads it
 
 
 def _min_subgroups(raw: Raw) -> int | None:

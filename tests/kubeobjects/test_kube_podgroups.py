@@ -79,6 +79,11 @@ def test_a_tree_of_subgroups(build: Any) -> None:
     assert root == SubGroup("", (inner, PodSet("prefill", 1)), 2)
 
 
+def test_a_minimum_of_a_subgroup_below_zero_is_zero(build: Any) -> None:
+    root = build.one_gang(group(build, leaf("a", -1), leaf("b", 2))).root
+    assert root == SubGroup("", (PodSet("a", 0), PodSet("b", 2)))
+
+
 @pytest.mark.parametrize(
     ("parts", "spec", "problem"),
     [
@@ -89,7 +94,6 @@ def test_a_tree_of_subgroups(build: Any) -> None:
         ([leaf("a", None)], {}, "subgroup a: minMember is required"),
         ([leaf("a", None, minSubGroup=1)], {}, "leaf"),
         ([leaf("a", 1, minSubGroup=1)], {}, "minSubGroup"),
-        ([leaf("a", -1)], {}, "out of range"),
         ([leaf("a", 1, topologyConstraint={"requiredTopologyLevel": "rack"})], {}, "topology"),
         (
             [leaf(str(i), None, parent=str(i - 1) if i else "") for i in range(99)] + [leaf("z", 1, parent="98")],
