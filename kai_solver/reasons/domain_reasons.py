@@ -216,7 +216,8 @@ class DomainReasons:
     def _no_match(self, suffix: str) -> FitError:
         where = f", subgroup {self.part.name}" if self.part.name not in ("", "default") else ""
         c = self.constraint
-        text = f"topology {c.topology}, requirement {c.required} couldn't be satisfied for job <{self.gang}>{where}"
+        level = f", requirement {c.required}" if c.required else ""  # KAI leaves a gap
+        text = f"topology {c.topology}{level} couldn't be satisfied for job <{self.gang}>{where}"
         return FitError("PodSchedulingErrors", (text + suffix,))
 
     def _insufficient(self, title: str, free: FloatArray) -> FitError:

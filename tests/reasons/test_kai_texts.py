@@ -266,6 +266,15 @@ def test_where_all_domains_together_lack_room_the_cluster_is_blamed() -> None:
     assert texts(entry) == [f"{NO_RACK}: not enough resources in the cluster to allocate the job"]
 
 
+def test_where_a_level_is_preferred_alone_no_requirement_is_named() -> None:
+    root = flat_gang(4, TopologyConstraint("racks", "", "rack"))
+    entry = pending(snapshot(waiting(4, root=root), nodes=racks(2, 1), topologies=(RACKS,)))
+    said = (
+        "topology racks couldn't be satisfied for job <ns/j>: not enough resources in the cluster to allocate the job"
+    )
+    assert texts(entry) == [said]
+
+
 def test_where_all_nodes_are_in_one_domain_that_is_blamed() -> None:
     nodes = [node(f"n{i}", labels={"rack": "r0"}) for i in range(2)]
     entry = pending(snapshot(in_a_rack(5), nodes=nodes, topologies=(RACKS,)))
