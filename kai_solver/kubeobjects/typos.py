@@ -86,8 +86,9 @@ def _queue_fields(spec: object, path: str) -> Iterator[str]:
     for key in _unknown(_keys(spec), known) if known else ():
         if like := nearest(key, known):
             yield f"spec.{_inner(path, key)} is no field of a Queue and is not read. Did you mean {like}?"
-    for key in known if isinstance(spec, dict) else ():
-        yield from _queue_fields(spec.get(key), _inner(path, key))
+    if isinstance(spec, dict):
+        for key in known:
+            yield from _queue_fields(spec.get(key), _inner(path, key))
 
 
 def _inner(path: str, key: str) -> str:

@@ -96,7 +96,12 @@ def test_annotations_that_cannot_be_read_are_told_where_they_are_read(build: Any
 
 def test_of_very_many_on_one_object_a_few_are_told_and_looked_up(monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[str] = []
-    monkeypatch.setattr(ownkeys, "nearest", lambda name, _: asked.append(name) or "")
+
+    def nearest(name: str, _: object) -> str:
+        asked.append(name)
+        return ""
+
+    monkeypatch.setattr(ownkeys, "nearest", nearest)
     told = strays({f"kai-solver/gpu-rows-{number}": "" for number in range(10_000)}, "Pod")
     assert len(asked) == 5
     assert [*told][:1] == ["kai-solver/gpu-rows-0 is not known, and says nothing. Correct or remove it"]

@@ -86,8 +86,13 @@ def test_what_is_right_or_means_something_else_is_not_named(tmp_path: Path) -> N
 
 def test_of_very_many_names_in_one_place_some_are_looked_at(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     asked: list[str] = []
-    monkeypatch.setattr(TYPOS, "nearest", lambda name, _: asked.append(name) or "")
-    monkeypatch.setattr(TYPOS, "is_one_slip", lambda name, _: bool(asked.append(name)))
+
+    def like(name: str, _: object) -> str:
+        asked.append(name)
+        return ""
+
+    monkeypatch.setattr(TYPOS, "nearest", like)
+    monkeypatch.setattr(TYPOS, "is_one_slip", like)
     many = {f"priorities{number}": "x" for number in range(5_000)}
     warnings(tmp_path, QUEUE | {"metadata": {"name": "b", "annotations": many}, "spec": many})
     assert len(many.keys() & set(asked)) == 200
