@@ -191,7 +191,7 @@ def _gpu_request(doc: PodDoc, named: int, field: str) -> GpuRequest:
             raise InputError(problem, field=f"{field}.gpuMemory", cure="Ask by number or by memory")
         return gpus_asked(doc.gpu_devices, 0, doc.gpu_memory)
     if 0 < doc.gpus < 1:
-        return gpus_asked(doc.gpu_devices, max(round(doc.gpus * MILLI), 1))
+        return gpus_asked(doc.gpu_devices, min(max(round(doc.gpus * MILLI), 1), MILLI - 1))
     if doc.gpus != int(doc.gpus):
         problem = f"{doc.gpus:g} GPUs are neither whole nor a share of one"
         raise InputError(

@@ -151,6 +151,7 @@ def test_counted_gangs_fill_in_where_they_run() -> None:
         ({}, GpuRequest()),
         ({"gpus": 2}, GpuRequest(2)),
         ({"gpus": 0.5}, GpuRequest(1, 500)),
+        ({"gpus": 0.9996}, GpuRequest(1, 999)),
         ({"gpus": 0.25, "gpuDevices": 2}, GpuRequest(2, 250)),
         ({"gpuMemory": "10Gi"}, GpuRequest(1, 0, 10_240)),
     ],
