@@ -236,8 +236,10 @@ def _is_unfilled(name: str) -> bool:
 
 
 def too_few_pods(snapshot: Snapshot) -> Iterator[Lint]:
-    """A gang whose minimum is more than its pods; one without pods has ended, or did not begin."""
+    """A gang that waits, and whose minimum is more than its pods; of one that runs some may have ended."""
     for gang in snapshot.gangs:
+        if any(pod.status.is_active for pod in gang.pods):
+            continue
         have = Counter(pod.podset for pod in gang.pods)
         for name, least in _needed_podsets(gang.root).items():
             if gang.pods and have[name] < least and not gang.set_aside:
