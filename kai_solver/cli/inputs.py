@@ -17,6 +17,9 @@ if TYPE_CHECKING:
     from kai_solver.instances_io import Limits, Loaded
     from kai_solver.instances_io.cases import CaseFile
 
+LEAST_SPAN_S = 0.1
+"""The shortest time that a command runs for."""
+
 
 @dataclass(frozen=True, slots=True)
 class Request:
@@ -177,9 +180,6 @@ def parse_span_s(text: str) -> float:
         cure = "Give a time of 0.1 s or more, like 90, 10m or 8h"
         raise InputError(f"{text!r} is not a time to run for", field="--for", cure=cure)
     return seconds
-
-
-LEAST_SPAN_S = 0.1
 
 
 def _seconds_of(text: str, option: str) -> float:

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -110,7 +111,7 @@ def _nothing(manifests: Sequence[Path], notices: "Sequence[Notice]") -> InputErr
     return InputError("adds no pod that is to be scheduled", file=file, cure=cure)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Answer:
     """Two plans: of a cluster (``before``), and of the same with gangs that are ``added``, by their keys."""
 
@@ -120,6 +121,7 @@ class Answer:
     with_it: "Plan"
     added: tuple[str, ...]
 
+    @cached_property
     def explanations(self) -> "list[Explanation]":
         """Of each gang that is added, what becomes of it."""
         from kai_solver.explaining import Explainer
@@ -127,6 +129,7 @@ class Answer:
         explainer = Explainer(self.after, self.with_it)
         return [explainer.explain(gang) for gang in self.added]
 
+    @cached_property
     def others(self) -> "tuple[Difference, ...]":
         """Gangs of the cluster that fare differently."""
         from kai_solver.explaining import differences
@@ -143,9 +146,9 @@ class Answer:
         from kai_solver.explaining import plan_figures
 
         return {
-            "gangs": [explanation.document() for explanation in self.explanations()],
+            "gangs": [explanation.document() for explanation in self.explanations],
             "others": [
-                {"without": group.fates[0], "with": group.fates[1], "gangs": group.gangs} for group in self.others()
+                {"without": group.fates[0], "with": group.fates[1], "gangs": group.gangs} for group in self.others
             ],
             "without": asdict(plan_figures(self.without)),
             "with": asdict(plan_figures(self.with_it)),
@@ -160,11 +163,10 @@ class Answer:
         from kai_solver.domain.names import names_of
 
         console = open_console()
-        print_explanations(self.explanations(), names_of(self.after.gangs), verbose=verbose, console=console)
-        others = self.others()
-        if not others:
+        print_explanations(self.explanations, names_of(self.after.gangs), verbose=verbose, console=console)
+        if not self.others:
             line(console, "All other gangs fare as they would without it.")
             return
-        print_fates(console, "Other gangs that fare differently", (WITHOUT, WITH), others, full=full)
+        print_fates(console, "Other gangs that fare differently", (WITHOUT, WITH), self.others, full=full)
         if not self.is_proven:
             line(console, "Not all of both plans is proven best, so some may differ by chance. Try a longer --budget.")
