@@ -158,21 +158,25 @@ class CycleTime:
         """Whether it is so late; never in a deterministic cycle."""
         return not self.is_exact and self.clock() >= end_s
 
+    def is_over_at(self, end_s: float) -> bool:
+        """Whether it is so late, or the cycle is told to stop."""
+        return self.should_stop() or self.is_past(end_s)
+
     def is_late(self) -> bool:
         """Whether the budget has ended."""
         return self.is_past(self.deadline_s)
 
     def is_out(self) -> bool:
         """Whether the budget has ended, or the cycle is told to stop."""
-        return self.should_stop() or self.is_late()
+        return self.is_over_at(self.deadline_s)
 
     def is_nearly_over(self) -> bool:
         """Whether no more time is left than the plan and its check take."""
-        return self.should_stop() or self.is_past(self.deadline_s - self.kept_s)
+        return self.is_over_at(self.deadline_s - self.kept_s)
 
     def is_long_over(self) -> bool:
         """Whether even the time for proofs of the final state has ended, or the cycle is told to stop."""
-        return self.should_stop() or self.is_past(self.deadline_s + LONGER_PART * self.budget_s)
+        return self.is_over_at(self.deadline_s + LONGER_PART * self.budget_s)
 
     def begin_again(self) -> None:
         """A plan was refused, and another one has the whole budget."""

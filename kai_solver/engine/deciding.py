@@ -141,7 +141,7 @@ class Decider:
             self.problem,
             kinds,
             asking.oracle(UNASKED if child is None else UNKNOWN),
-            Pace(time) if end_s is None else UntilLate(lambda: time.should_stop() or time.is_past(end_s)),
+            Pace(time) if end_s is None else UntilLate(lambda: time.is_over_at(end_s)),
             admission=self.model.admission,
             admitter=admitter,
             left_out=left_out,
@@ -167,7 +167,7 @@ class Decider:
             return floor
         end_s = time.clock() + seconds + again_s
         oracle = AskingInOrder(asking.oracle(), asking.oracle(client=asking.client(child, seconds)), questions)
-        pace = UntilAnswered(lambda: time.should_stop() or time.is_past(end_s), oracle.is_answered)
+        pace = UntilAnswered(lambda: time.is_over_at(end_s), oracle.is_answered)
         actions = Actions(self.problem, kinds, oracle, pace, left_out=left_out)
         pace.outcome = actions.outcome
         outcome = actions.run()
