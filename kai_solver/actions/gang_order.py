@@ -51,10 +51,8 @@ def gang_key(units_of_gang: AllocationUnits) -> GangKey:
         if len(units_of_gang.state.active[0]) >= lone.min_member:
             active, minimum = len(units_of_gang.state.active[0]), lone.min_member
     else:
-        held, needed = (
-            list(map(len, units_of_gang.state.active)),
-            [leaf.min_member for leaf in units_of_gang.shape.leaves],
-        )
+        held = list(map(len, units_of_gang.state.active))
+        needed = [leaf.min_member for leaf in units_of_gang.shape.leaves]
         if all(map(ge, held, needed)):
             active, minimum = sum(held), sum(needed)
     return gang_order_key(gang.priority, active, minimum, gang.created_s, gang.uid or gang.key)
