@@ -2,8 +2,9 @@
 
 import json
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
@@ -322,17 +323,24 @@ def test_what_is_taken_back_is_tried_until_the_server_answers(monkeypatch: pytes
     assert bench.all() == []
 
 
-def test_what_could_not_be_taken_back_is_deleted_when_the_server_is_well_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    bench = Bench()
-    placement, other = bench.placement("p"), bench.placement("q")
-    for each in (placement, other):
-        bench.requests.bind(each)
+@contextmanager
+def refusing_deletes(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Inside it, the API server answers every deletion with an internal error."""
 
     def refuse(*_: Any, **__: Any) -> None:
         raise ApiError(500, "InternalError")
 
     with monkeypatch.context() as patched:
         patched.setattr(bench.api, "delete", refuse)
+        yield
+
+
+def test_what_could_not_be_taken_back_is_deleted_when_the_server_is_well_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    bench = Bench()
+    placement, other = bench.placement("p"), bench.placement("q")
+    for each in (placement, other):
+        bench.requests.bind(each)
+    with refusing_deletes(bench, monkeypatch):
         with pytest.raises(ApiError):
             bench.requests.take_back(placement)
         bench.see()
@@ -345,14 +353,8 @@ def test_what_could_not_be_taken_back_and_is_asked_for_again_stands(monkeypatch:
     bench = Bench()
     placement = bench.placement("p")
     bench.requests.bind(placement)
-
-    def refuse(*_: Any, **__: Any) -> None:
-        raise ApiError(500, "InternalError")
-
-    with monkeypatch.context() as patched:
-        patched.setattr(bench.api, "delete", refuse)
-        with pytest.raises(ApiError):
-            bench.requests.take_back(placement)
+    with refusing_deletes(bench, monkeypatch), pytest.raises(ApiError):
+        bench.requests.take_back(placement)
     bench.requests.bind(placement)
     bench.see()
     assert bench.requests.collect() == 0

@@ -228,11 +228,14 @@ def test_what_cannot_be_given_back_counts_as_given_for_a_while_only(monkeypatch:
 
 def test_a_claim_that_is_gone_is_given_back() -> None:
     bench = Bench()
-    placement = bench.user()
+    placement, claims = bench.user(), bench.store.all(RESOURCE_CLAIMS)
+    bench.devices.assume(placement)
     bench.devices.prepare(placement)
+    assert bench.devices.overlay(claims, 0.0) != claims
     bench.api.patch(RESOURCE_CLAIMS, "n", "c", {"metadata": {"finalizers": None}})
     bench.api.delete(RESOURCE_CLAIMS, "n", "c")
     bench.devices.undo(placement)
+    assert bench.devices.overlay(claims, 0.0) is claims
 
 
 def test_what_was_allocated_by_a_try_whose_answer_got_lost_is_given_back(monkeypatch: pytest.MonkeyPatch) -> None:
