@@ -117,21 +117,20 @@ class Reclaim(VictimSearch):
     def _lasts(self, preemptor: Preemptor, allocation_unit: AllocationUnit, units: list[int]) -> bool:
         """Whether the next cycle gives the room to ``preemptor`` and not back to a victim: else queues take turns.
 
-        Source: docs/kai-behaviour.md#reclaim-lasts. Each victim is compared with the preemptor in the order of gangs;
-        where few gangs wait, the next allocate is played through.
+        Source: docs/kai-behaviour.md#reclaim-lasts. Where few gangs wait, their turns are played through; where many
+        do, each victim is compared with the preemptor in the order of gangs.
         """
         victims: dict[int, list[int]] = {}
         for unit in units:
             if self.pool.has_left(unit):
                 victims.setdefault(self.pool.units[unit].gang, []).append(unit)
-        for gang, left in victims.items():
-            victim = self.problem.gangs[gang]
-            if not goes_before(self.state, preemptor.gang, preemptor.charge, victim, self._asks_next(left)):
-                return False
-        if len(self.waiting) > MOST_WAITING or not victims:
-            return True
-        evicted = [pod for left in victims.values() for unit in left for pod in self.pool.units[unit].pods]
-        return survives(self.state, self.fits, self.gang_units, allocation_unit, evicted, self.waiting)
+        if victims and len(self.waiting) <= MOST_WAITING:
+            evicted = [pod for left in victims.values() for unit in left for pod in self.pool.units[unit].pods]
+            return survives(self.state, self.fits, self.gang_units, allocation_unit, evicted, self.waiting)
+        return all(
+            goes_before(self.state, preemptor.gang, preemptor.charge, self.problem.gangs[gang], self._asks_next(left))
+            for gang, left in victims.items()
+        )
 
     def _asks_next(self, units: list[int]) -> Charge:
         """What the victim would ask for in the next cycle: its core, or one surplus pod."""

@@ -1,19 +1,16 @@
-"""Would a reclaim last? The next cycle's allocate hands out the room again, in queue order.
+"""Would a reclaim last? The turns of the next allocate are played through, in queue order.
 
-Source: docs/kai-behaviour.md#reclaim-lasts.
-
-KAI keeps no promise from cycle to cycle: where another gang would be served first and take the room, it leaves the
-victims alone. We keep promises (nominated nodes), but evict nothing for a place that policy order gives to another.
+Source: docs/kai-behaviour.md#reclaim-lasts. As in KAI, all waiting gangs stand in the order of queues, and only the
+victims and the gang that reclaims are given places: one that may not reclaim holds up nothing behind it.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from kai_solver.actions.caps import over_capacity
 from kai_solver.actions.gang_order import GangOrder
 from kai_solver.placement.fit import FitTable
 from kai_solver.placement.placing import Placer
 from kai_solver.planstate.allocation_units import AllocationUnit, GangUnits
-from kai_solver.planstate.signature import Signature, signature
 from kai_solver.planstate.state import State
 
 MOST_WAITING = 50
@@ -33,34 +30,40 @@ def survives(
     evicted: Sequence[int],
     waiting: Iterable[int],
 ) -> bool:
-    """Would the next allocate place ``allocation_unit`` again, had it no place yet and did the ``evicted`` pods wait
-    once more?
+    """Would the next allocate place ``allocation_unit`` again, and no victim where it was before it?
 
-    ``waiting``: gangs that wait for their turn. Its present places, which CP-SAT may have found, are promised to it: in
-    its turn it gets them again if they are still free. Finally the state is as before.
+    It has no place in this play, and the ``evicted`` pods wait once more. ``waiting``: gangs that wait for their turn.
+    Its present places, which CP-SAT may have found, are promised to it: in its turn it gets them again if they are
+    still free. Finally the state is as before.
     """
     mark, nodes = state.mark(), {pod: state.places[pod].node for pod in allocation_unit.pods}
     for pod in nodes:
         state.lift(pod)
     with state.supposed_to_wait(evicted) as victims:
         gang_order = GangOrder(state, gang_units, {*waiting, *victims, allocation_unit.gang})
-        done = _serves(state, Placer(state, fits=fits), gang_order, allocation_unit, nodes)
+        done = _serves(state, Placer(state, fits=fits), gang_order, allocation_unit, nodes, frozenset(victims))
     state.rollback(mark)
     return done
 
 
 def _serves(
-    state: State, placer: Placer, gang_order: GangOrder, allocation_unit: AllocationUnit, nodes: Mapping[int, int]
+    state: State,
+    placer: Placer,
+    gang_order: GangOrder,
+    allocation_unit: AllocationUnit,
+    nodes: Mapping[int, int],
+    victims: Collection[int],
 ) -> bool:
-    failed: set[Signature] = set()
     while (next_gang := gang_order.pop()) is not None:
         gang, asked, _ = next_gang
+        if gang != allocation_unit.gang and gang not in victims:
+            continue
         is_within = over_capacity(state, asked) is None
-        placed = is_within and _finds_places(state, placer, asked, failed)
+        placed = is_within and placer.place_unit(asked)
         if gang == allocation_unit.gang:
             return placed or (is_within and asked.pods == allocation_unit.pods and _fit(state, placer.fits, nodes))
-        if placed:
-            gang_order.again(gang)
+        if placed and any(state.places[pod].node == state.problem.pod_node[pod] for pod in asked.pods):
+            return False
     return False
 
 
@@ -72,17 +75,3 @@ def _fit(state: State, fits: FitTable, nodes: Mapping[int, int]) -> bool:
             return False
         state.put(pod, node, now=False)
     return state.keeps_rules()
-
-
-def _finds_places(state: State, placer: Placer, asked: AllocationUnit, failed: set[Signature]) -> bool:
-    """Place ``asked``; one like a unit that ``failed`` is not tried, for room only shrinks here.
-
-    Where pods ask for GPU memory, queues differ in which nodes they can pay for.
-    """
-    like = signature(state, asked)
-    if like in failed and not any(state.problem.pods[pod].gpu.memory_mib for pod in asked.pods):
-        return False
-    placed = placer.place_unit(asked)
-    if not placed:
-        failed.add(like)
-    return placed
