@@ -14,15 +14,33 @@ from kai_solver.units.shares import replica_milli
 GPU_WORKER = "node-role.kubernetes.io/gpu-worker"
 CPU_WORKER = "node-role.kubernetes.io/cpu-worker"
 MIG_STRATEGY = "nvidia.com/mig.strategy"
+MIG_ENABLED = "node-role.kubernetes.io/mig-enabled"
 GPU_REPLICAS = "nvidia.com/gpu.replicas"
 """Into how many replicas each time-sliced GPU of a node is divided."""
 
 MIXED, SINGLE = "mixed", "single"
 
+_TRUE = ("1", "t", "T", "TRUE", "true", "True")
+"""What KAI takes for true in a label, as Go's ``strconv.ParseBool`` does."""
+
 SHAREABLE = Requirement("metadata.name", "Exists")
 """Marks a term that keeps shares of GPUs from nodes, for reasons: it always holds, and no pod states it."""
 
-_WHOLE_OR_NONE = (((Requirement(MIG_STRATEGY, "NotIn", (SINGLE,)),),),)
+_WHOLE_OR_NONE = (((Requirement(MIG_STRATEGY, "NotIn", (SINGLE,)),), (Requirement(MIG_ENABLED, "NotIn", _TRUE),)),)
+
+
+def is_mig_enabled(labels: Mapping[str, str], resources: Iterable[str]) -> bool:
+    """Whether a node's MIG strategy counts: its label says so, or without that label it offers slices.
+
+    The GPU operator writes the strategy on nodes whose GPUs are not divided, too (docs/kai-behaviour.md#mig).
+    """
+    stated = labels.get(MIG_ENABLED)
+    return any(map(mig_slices, resources)) if stated is None else stated in _TRUE
+
+
+def has_single_mig(labels: Mapping[str, str]) -> bool:
+    """Whether a node takes whole devices only, which are slices: MIG is enabled with the strategy ``single``."""
+    return labels.get(MIG_STRATEGY) == SINGLE and labels.get(MIG_ENABLED) in _TRUE
 
 
 def shares_elsewhere(nodes: Iterable[str]) -> tuple[NodeTerm, ...]:

@@ -31,7 +31,7 @@ from kai_solver.domain import (
     TopologyLevel,
     pairs_of,
 )
-from kai_solver.domain.gpus import GPU_REPLICAS, MIG_STRATEGY
+from kai_solver.domain.gpus import GPU_REPLICAS, MIG_ENABLED, MIG_STRATEGY
 
 NODE_NAME_KEY = "metadata.name"
 _KEPT_DOMAINS = ("kubernetes.io", "k8s.io", "kai.scheduler", "nvidia.com", "run.ai")
@@ -62,7 +62,11 @@ def _kept_values(snapshot: Snapshot) -> frozenset[str]:
     distinct = {pod.constraints for pod in pods}
     terms = [t for c in distinct for entry in c.node_terms for t in entry]
     terms += [t for c in distinct for _, t in c.preferred]
-    return frozenset(r.key for term in terms for r in term if r.operator in ("Gt", "Lt")) | {GPU_REPLICAS, MIG_STRATEGY}
+    return frozenset(r.key for term in terms for r in term if r.operator in ("Gt", "Lt")) | {
+        GPU_REPLICAS,
+        MIG_ENABLED,
+        MIG_STRATEGY,
+    }
 
 
 @dataclass(slots=True)

@@ -20,7 +20,7 @@ from kai_solver.domain import (
     Topology,
     TopologyLevel,
 )
-from kai_solver.domain.gpus import MIG_STRATEGY
+from kai_solver.domain.gpus import MIG_ENABLED, MIG_STRATEGY
 from kai_solver.errors import InputError
 from kai_solver.instances_io.case_claims import CaseClaims
 from kai_solver.instances_io.case_jobs import JobReader
@@ -144,7 +144,8 @@ def _node(node: NodeDoc, schema: ResourceSchema, zones: CaseZones) -> Node:
     gpus = 0 if node.mig_strategy == "mixed" else node.gpus
     amounts = {"cpu": round(node.cpu_cores * MILLI), "memory": round(node.memory_bytes), "pods": node.max_pods}
     amounts |= node.mig_instances | {schema.names[GPU]: gpus * MILLI}
-    labels = {TYPE_LABEL: node.name} | ({MIG_STRATEGY: node.mig_strategy} if node.mig_strategy else {}) | node.labels
+    mig = {MIG_STRATEGY: node.mig_strategy, MIG_ENABLED: "true"} if node.mig_strategy else {}
+    labels = {TYPE_LABEL: node.name} | mig | node.labels
     numa = zones.topology(node, schema)
     return Node(node.name, schema.vector(amounts), gpus, node.gpu_memory_mib, labels, numa=numa)
 

@@ -21,7 +21,7 @@ from kai_solver.domain import (
     implied_terms,
     paid_gpu_milli,
 )
-from kai_solver.domain.gpus import GPU_REPLICAS, MIG_STRATEGY, SINGLE
+from kai_solver.domain.gpus import GPU_REPLICAS, has_single_mig
 from kai_solver.domain.object_limits import bounded
 from kai_solver.errors import InputError
 from kai_solver.instances_io.native_claims import ClaimReader
@@ -44,7 +44,7 @@ class GpuPlaces:
         shared = [schema.index(name) for name in policy.shared_gpu_resources if name in schema.names]
         sharing = [node.labels for node in nodes if any(node.allocatable[resource] for resource in shared)]
         by_replicas = {labels.get(GPU_REPLICAS, ""): labels for labels in sharing}
-        single = any(node.labels.get(MIG_STRATEGY) == SINGLE for node in nodes)
+        single = any(has_single_mig(node.labels) for node in nodes)
         return cls({node.name: node.labels for node in nodes}, tuple(by_replicas.values()), single)
 
 

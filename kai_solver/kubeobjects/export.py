@@ -17,7 +17,6 @@ from kai_solver.domain import (
     TopologyConstraint,
     stated_for,
 )
-from kai_solver.domain.gpus import MIG_STRATEGY, MIXED
 from kai_solver.kubeobjects import names
 from kai_solver.kubeobjects.domains import write_rules
 from kai_solver.kubeobjects.exportclaims import claim_objects
@@ -110,13 +109,9 @@ def _node_annotations(node: Node) -> dict[str, str]:
 
 
 def _amounts(node: Node, schema: ResourceSchema) -> tuple[dict[str, int], dict[str, int]]:
-    """What may be had of a node, and what it has: failed GPUs too.
-
-    In MIG mode ``mixed`` its devices are offered, though none of them may be had whole (docs/kai-behaviour.md#mig).
-    """
+    """What may be had of a node, and what it has: failed GPUs too."""
     amounts = schema.mapping(node.allocatable)
-    present = {**amounts, "gpu": max(node.gpus * MILLI, node.allocatable[GPU])}
-    return (present if node.labels.get(MIG_STRATEGY) == MIXED else amounts), present
+    return amounts, {**amounts, "gpu": max(node.gpus * MILLI, node.allocatable[GPU])}
 
 
 def _queue(queue: Queue, settings: KubeSettings) -> Written:

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from kai_solver.domain import Node, NumaTopology, Policy, Taint, paid_gpu_milli
-from kai_solver.domain.gpus import GPU_REPLICAS, MIG_STRATEGY, MIXED, SINGLE
+from kai_solver.domain.gpus import GPU_REPLICAS, MIG_STRATEGY, MIXED, SINGLE, has_single_mig, is_mig_enabled
 from kai_solver.domain.object_limits import MOST_GPUS
 from kai_solver.errors import InputError, printable
 from kai_solver.kubeobjects import names
@@ -139,7 +139,7 @@ def read_nodes(
     if elsewhere:
         notices.warn("Nodes", f"{len(elsewhere)} nodes of other node pools take no part")
     ours = {n: node for n, node in nodes.items() if n not in elsewhere}
-    single = any(node.labels.get(MIG_STRATEGY) == SINGLE for node in ours.values())
+    single = any(has_single_mig(node.labels) for node in ours.values())
     held_by = shared_gpu_resource(settings.policy.gpu_resources)
     not_shared = tuple(n for n, node in ours.items() if node.amounts.get("gpu") and not node.amounts.get(held_by))
     return NodeReading(ours, frozenset(elsewhere), single, _sharing(ours.values(), settings, notices), not_shared)
@@ -196,18 +196,18 @@ def _gpu_topology(name: str, text: str, gpus: int, notices: Notices) -> str:
 
 
 def _allocatable(raw: Raw, labels: dict[str, str], settings: KubeSettings) -> Amounts:
-    """Allocatable amounts; MIG mode ``mixed`` offers slices only, ``single`` whole devices only.
+    """Allocatable amounts: with MIG and the strategy ``mixed`` slices only, else whole devices only.
 
-    Source: docs/kai-behaviour.md#mig.
+    Source: docs/kai-behaviour.md#mig. Where a label does not say whether MIG is enabled, slices do.
     """
     offered = raw.get("status.allocatable") or raw.get("status.capacity")
     names_of_gpus = settings.policy.gpu_resources
     amounts = read_amounts(offered, names_of_gpus)
-    strategy = labels.get(MIG_STRATEGY, "")
-    if strategy == MIXED:
-        amounts = without_gpus(amounts, names_of_gpus)
-    elif strategy == SINGLE:
-        amounts = {name: amount for name, amount in amounts.items() if not mig_slices(name)}
+    enabled, strategy = is_mig_enabled(labels, amounts), labels.get(MIG_STRATEGY, "")
+    if enabled and strategy == MIXED:
+        return without_gpus(amounts, names_of_gpus)
+    if not enabled or strategy == SINGLE:
+        return {name: amount for name, amount in amounts.items() if not mig_slices(name)}
     return amounts
 
 

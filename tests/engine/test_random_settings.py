@@ -32,7 +32,7 @@ def a_node(dice: random.Random, name: str) -> dict[str, Any]:
             labels[STRATEGY] = "mixed"
         case "single":
             node["gpus"] = count
-            labels[STRATEGY] = "single"
+            labels |= {STRATEGY: "single", "node-role.kubernetes.io/mig-enabled": "true"}
         case _:
             node["gpus"] = count
     return node

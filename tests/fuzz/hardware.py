@@ -21,7 +21,8 @@ def kind_of_node(draw: Draw) -> Document:
         kind["gpuMemory"] = r.choice(GPU_MEMORY_MIB)
     if draw.chance("mig", 0.25):
         if r.random() < 0.3:
-            kind["labels"] = {"nvidia.com/mig.strategy": "single"}
+            enabled = {"node-role.kubernetes.io/mig-enabled": r.choice(("true", "false"))}
+            kind["labels"] = {"nvidia.com/mig.strategy": "single"} | enabled
         else:
             kind |= {"allocatableGpus": 0, "labels": {"nvidia.com/mig.strategy": "mixed"}}
             kind["resources"] = {name: r.randint(1, 6) for name in SLICES if r.random() < 0.7}

@@ -125,7 +125,8 @@ def test_keys_of_well_known_labels_stay_and_numbers_stay() -> None:
 
 
 def test_how_gpus_are_divided_is_kept() -> None:
-    labels = {"nvidia.com/gpu.replicas": "4", "nvidia.com/mig.strategy": "single", "nvidia.com/gpu.product": "A100"}
+    mig = {"nvidia.com/mig.strategy": "single", "node-role.kubernetes.io/mig-enabled": "true"}
+    labels = {"nvidia.com/gpu.replicas": "4", "nvidia.com/gpu.product": "A100"} | mig
     document = {
         "format": "kai-solver/v1",
         "nodes": [{"name": "n", "gpus": 1, "labels": labels, "resources": {"nvidia.com/gpu.shared": 8}}],

@@ -7,6 +7,7 @@ import pytest
 from kai_solver.domain import Taint
 from kai_solver.fairness import QueueTree
 from kai_solver.kubeobjects.nodes import gpu_memory_mib
+from kai_solver.predicates import NodePredicates
 from kai_solver.problem import build_problem
 from kai_solver.units.shares import WHOLE
 
@@ -19,16 +20,44 @@ def test_gpu_memory_is_floored_to_hundreds_and_read_as_bytes_when_huge(label: st
     assert gpu_memory_mib(label) == expected
 
 
+ENABLED = "node-role.kubernetes.io/mig-enabled"
+
+
 @pytest.mark.parametrize(
-    ("strategy", "gpus", "slices"), [("mixed", 0, 7), ("single", 8, 0), ("none", 8, 7)], ids=["mixed", "single", "none"]
+    ("strategy", "enabled", "offered", "gpus", "slices"),
+    [
+        ("mixed", None, 7, 0, 7),
+        ("single", None, 7, 8, 0),
+        ("none", None, 7, 8, 7),
+        ("mixed", None, 0, 8, 0),
+        ("mixed", "true", 0, 0, 0),
+        ("mixed", "false", 7, 8, 0),
+    ],
+    ids=["mixed", "single", "none", "mixed, not divided", "mixed, a label says so", "mixed, a label denies it"],
 )
-def test_mig_strategy_decides_what_a_node_offers(build: Any, strategy: str, gpus: int, slices: int) -> None:
-    labels = {"metadata": {"labels": {"nvidia.com/mig.strategy": strategy}}}
-    node = build.node("n", {**labels, "status": {"allocatable": {"nvidia.com/mig-1g.5gb": "7"}}})
+def test_mig_strategy_decides_what_a_node_offers(
+    build: Any, strategy: str, enabled: str | None, offered: int, gpus: int, slices: int
+) -> None:
+    labels = {"nvidia.com/mig.strategy": strategy} | ({ENABLED: enabled} if enabled else {})
+    allocatable = {"nvidia.com/mig-1g.5gb": str(offered)} if offered else {}
+    node = build.node("n", {"metadata": {"labels": labels}, "status": {"allocatable": allocatable}})
     found = build.read(node)
     assert found.nodes[0].gpus == gpus
     assert found.nodes[0].allocatable[2] == gpus * 1000
     assert found.schema.mapping(found.nodes[0].allocatable).get("nvidia.com/mig-1g.5gb", 0) == slices
+
+
+@pytest.mark.parametrize(("enabled", "is_kept_away"), [(None, False), ("false", False), ("true", True)])
+def test_shares_keep_away_from_nodes_of_one_strategy_where_mig_is_enabled(
+    build: Any, enabled: str | None, is_kept_away: bool
+) -> None:
+    """The GPU operator labels all nodes with its strategy, also those whose GPUs are whole."""
+    labels = {"nvidia.com/mig.strategy": "single"} | ({ENABLED: enabled} if enabled else {})
+    found = build.read(
+        build.node("n", {"metadata": {"labels": labels}}), build.pod("half", annotations={"gpu-fraction": "0.5"})
+    )
+    ((pod,),) = (gang.pods for gang in found.gangs)
+    assert bool(NodePredicates(found.nodes).reasons(pod.constraints)) == is_kept_away
 
 
 @pytest.mark.parametrize(
@@ -42,7 +71,7 @@ def test_a_failed_gpu_is_there_and_cannot_be_had(build: Any, offered: int, prese
 
 def test_slices_of_mixed_mode_are_no_whole_gpus_even_where_the_node_has_such(build: Any) -> None:
     status = {"allocatable": {"nvidia.com/gpu": "1"}, "capacity": {"nvidia.com/gpu": "8"}}
-    labels = {"labels": {"nvidia.com/mig.strategy": "mixed"}}
+    labels = {"labels": {"nvidia.com/mig.strategy": "mixed", ENABLED: "true"}}
     assert build.read(build.node("n", {"metadata": labels, "status": status})).nodes[0].gpus == 0
 
 

@@ -103,8 +103,8 @@ def test_gpus_are_shared_only_where_the_resource_that_holds_them_is(build: Any) 
 
 def test_mig_mixed_offers_slices_only_and_single_whole_devices_only(build: Any) -> None:
     offers = {"nvidia.com/gpu": "7", "nvidia.com/mig-2g.10gb": "3"}
-    strategy = "nvidia.com/mig.strategy"
-    nodes = [node(build, name, offers, **{strategy: name}) for name in ("mixed", "single")]
+    strategy, enabled = "nvidia.com/mig.strategy", "node-role.kubernetes.io/mig-enabled"
+    nodes = [node(build, name, offers, **{strategy: name, enabled: "true"}) for name in ("mixed", "single")]
     found = build.read(
         *nodes, build.pod("half", annotations={"gpu-fraction": "0.5"}), asking(build, nvidia_com__gpu="1")
     )
@@ -112,7 +112,9 @@ def test_mig_mixed_offers_slices_only_and_single_whole_devices_only(build: Any) 
     assert (mixed.gpus, found.schema.mapping(mixed.allocatable)["nvidia.com/mig-2g.10gb"]) == (0, 3)
     assert (single.gpus, "nvidia.com/mig-2g.10gb" in found.schema.mapping(single.allocatable)) == (7, False)
     terms = {gang.pods[0].name: gang.pods[0].constraints.node_terms for gang in found.gangs}
-    assert terms == {"half": (((Requirement(strategy, "NotIn", ("single",)),),),), "p": ()}
+    ((elsewhere, not_divided),) = terms["half"]
+    assert (elsewhere, not_divided[0].key) == ((Requirement(strategy, "NotIn", ("single",)),), enabled)
+    assert terms["p"] == ()
 
 
 def test_a_mig_slice_is_gpu_work_where_nodes_are_restricted(build: Any) -> None:
