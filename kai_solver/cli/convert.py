@@ -1,5 +1,6 @@
 """``kai-solver convert``: from any readable form to the project's own, to a KAI snapshot, to Kubernetes YAML."""
 
+import time
 from dataclasses import replace
 from enum import Enum
 from pathlib import Path
@@ -40,6 +41,13 @@ def convert(
         ),
     ] = None,
     anonymize: Annotated[bool, typer.Option("--anonymize", help="Replace every name by a hash.")] = False,
+    as_of_now: Annotated[
+        bool,
+        typer.Option(
+            "--as-of-now",
+            help="Move all times so that the instance's present is now: KAI's tool counts from the clock.",
+        ),
+    ] = False,
     force: Annotated[bool, typer.Option("--force", help="Replace the output if it exists.")] = False,
     history: Annotated[
         Path | None,
@@ -64,6 +72,7 @@ def convert(
       kai-solver convert snapshot.zip cluster.json
       kai-solver convert cluster.yaml snapshot.zip --anonymize
       kai-solver convert case.json objects.yaml --to kubernetes
+      kai-solver convert cluster.yaml for-kai.zip --as-of-now
       kai-solver convert cluster.yaml with-usage.yaml --history jobs.csv --mapping columns.yaml
     """
     from kai_solver.cli.documents import deliver, document
@@ -71,6 +80,7 @@ def convert(
     from kai_solver.errors import InputError
     from kai_solver.instances_io import load_instance
     from kai_solver.instances_io.anonymize import anonymize as hash_names
+    from kai_solver.instances_io.moments import moved_to
     from kai_solver.instances_io.output import write_bytes
 
     _check_output(output, force=force)
@@ -90,6 +100,8 @@ def convert(
         reading = read_mapping(mapping)
         snapshot = with_past_usage(snapshot, read_history(history, reading, limits=limits), reading)
     tell_notices(snapshot, quiet=quiet)
+    if as_of_now:
+        snapshot = moved_to(snapshot, time.time())
     if anonymize:
         snapshot = hash_names(snapshot)
     write_bytes(_content(snapshot, form, output, quiet=quiet), output)

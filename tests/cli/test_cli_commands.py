@@ -1,6 +1,7 @@
 """Every command through typer's runner: what it prints, what it writes, how it ends."""
 
 import json
+import time
 from pathlib import Path
 from typing import Any
 
@@ -254,6 +255,14 @@ def test_anonymized_names_are_gone(case: Path, tmp_path: Path) -> None:
     text = output.read_text()
     assert not [name for name in ("rich", "poor", "huge", "old0") if f'"{name}"' in text]
     assert json.loads(run("solve", output, *GREEDY, "--json", "--actions", "allocate,reclaim").stdout)["evictions"]
+
+
+def test_times_can_be_moved_to_now(case: Path, tmp_path: Path) -> None:
+    before, moved, kept = time.time(), tmp_path / "moved.json", tmp_path / "kept.json"
+    assert run("convert", case, moved, "--as-of-now").exit_code == 0
+    assert run("convert", case, kept).exit_code == 0
+    assert before - 1 <= json.loads(moved.read_text())["now"] <= time.time() + 1
+    assert json.loads(kept.read_text())["now"] < before - 3600
 
 
 def test_conformance_prints_a_line_a_case_and_totals(tmp_path: Path) -> None:
