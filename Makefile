@@ -24,7 +24,7 @@ PLANE := tests/cluster/plane
 # Tests start hundreds of processes: compiled modules are kept, also where the caller's environment says otherwise.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: help env kernels run style types test test-rooms campaigns test-cluster soak fuzz image tools test-fast lint bench bench-scale bench-links bench-cluster rehearsal bench-steady bench-http conformance reports report-hour report-openb docs docs-check manifests pictures lock clean
+.PHONY: help env kernels run style types test test-rooms test-kai campaigns test-cluster soak fuzz image tools test-fast lint bench bench-scale bench-links bench-cluster rehearsal bench-steady bench-http conformance reports report-hour report-openb docs docs-check manifests pictures lock clean
 
 help: ## Show this list
 	@awk -F':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -66,12 +66,17 @@ types: $(STAMP)
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-test: style ## Lint, the documentation, all tests, those on a real control plane last (about 12 minutes on two cores)
+test: style ## Lint, the documentation, all tests, those on a real control plane last (about 12 minutes on two cores, once Go has built them)
 	$(MAKE) --jobs=2 test-rooms types docs-check
 	$(MAKE) test-cluster
+	$(MAKE) test-kai
 
 test-rooms: tools kernels
-	$(BIN)/python -m pytest -n 2 --ignore=$(PLANE) $(TEST_ARGS)
+	$(BIN)/python -m pytest -n 2 --ignore=$(PLANE) --ignore=tests/kai $(TEST_ARGS)
+
+test-kai: $(STAMP) ## What convert writes, decided by KAI Scheduler itself (under a minute; Go builds it once, in five)
+	-$(BIN)/python -m tests.support.gotools kai
+	$(BIN)/python -m pytest tests/kai -n 0 $(TEST_ARGS)
 
 test-cluster: $(STAMP) ## All tests on a real control plane, four at a time (about 5 minutes; Go builds it once)
 	-$(BIN)/python -m tests.support.gotools kubernetes kwok helm
@@ -100,10 +105,10 @@ tools: $(STAMP)
 
 test-fast: kernels ## Tests that take less than about a second each: two minutes in all, for daily work
 	@# Four processes on two cores, as much of it waits: 122 s in place of 179 s with two (2026-11-23).
-	$(BIN)/python -m pytest -n 4 --ignore=$(PLANE) -m "not slow and not campaign" $(TEST_ARGS)
+	$(BIN)/python -m pytest -n 4 --ignore=$(PLANE) --ignore=tests/kai -m "not slow and not campaign" $(TEST_ARGS)
 
 campaigns: $(STAMP) ## Random campaigns of which `make test` runs a part (half an hour; HYPOTHESIS_PROFILE=explore draws other clusters)
-	KAI_SOLVER_CAMPAIGNS=whole $(BIN)/python -m pytest -n 2 --ignore=$(PLANE) -m campaign $(TEST_ARGS)
+	KAI_SOLVER_CAMPAIGNS=whole $(BIN)/python -m pytest -n 2 --ignore=$(PLANE) --ignore=tests/kai -m campaign $(TEST_ARGS)
 
 bench: kernels ## Measure models on instances/bench against greedy and against what KAI did
 	$(BIN)/kai-solver bench instances/bench $(BENCH_ARGS)

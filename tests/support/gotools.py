@@ -52,7 +52,7 @@ class GoModule:
     Attributes
     ----------
     folder
-        Where ``go.mod``, ``go.sum`` and the file that imports what is pinned are.
+        Where ``go.mod``, ``go.sum`` and the files that import what is pinned are.
     programs
         Name of each program, and the ``main`` package that it is built from.
     """
@@ -88,7 +88,8 @@ KUBERNETES = GoModule(
     f"-X {_STAMP}Version=v1.34.4 -X {_STAMP}Major=1 -X {_STAMP}Minor=34",
 )
 KWOK = GoModule("kwok", "v0.8.0", _PLANE / "kwok", {"kwok": "sigs.k8s.io/kwok/cmd/kwok"})
-TOOLS: Mapping[str, GoTool | GoModule] = {tool.name: tool for tool in (HELM, KUBECONFORM, KUBERNETES, KWOK)}
+KAI = GoModule("kai", "v0.12.0", Path(__file__).parents[1] / "kai" / "decides", {"kai-decides": "."})
+TOOLS: Mapping[str, GoTool | GoModule] = {tool.name: tool for tool in (HELM, KUBECONFORM, KUBERNETES, KWOK, KAI)}
 
 
 def cache_folder() -> Path:
@@ -140,8 +141,8 @@ def go_module(module: GoModule, cache: Path | None = None) -> Path:
 def _build_module(module: GoModule, folder: Path) -> None:
     """Build in a copy, so that Go can never change what is pinned."""
     with tempfile.TemporaryDirectory(prefix=f"build-{module.name}-") as work:
-        for file in ("go.mod", "go.sum", "tools.go"):
-            shutil.copy(module.folder / file, work)
+        for file in (module.folder / "go.mod", module.folder / "go.sum", *module.folder.glob("*.go")):
+            shutil.copy(file, work)
         for name, package in module.programs.items():
             if not (folder / name).is_file():
                 built = folder / f".{name}.{os.getpid()}"

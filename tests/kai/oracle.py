@@ -1,0 +1,110 @@
+"""KAI Scheduler itself as an oracle: what one of its cycles decides on a snapshot.
+
+``decides/`` is a program of ours around KAI's own packages, in the version that ``decides/go.mod`` pins. That one is
+older than the version that docs/kai-behaviour.md describes: it knows two levels of queues, no NUMA zones, no preemption
+delay and no minimum of subgroups.
+"""
+
+import json
+import subprocess
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from kai_solver.domain import Action, Snapshot
+from kai_solver.instances_io.seated import reservation_pods, seated
+from kai_solver.kubeobjects import KubeSettings, export_kai_snapshot, objects_from_snapshot
+
+ANSWER_S = 60.0
+"""Longest time of a cycle: KAI limits its own search to minutes."""
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    """What became of a pod, in KAI's words: ``Running``, ``Binding``, ``Pipelined``, ``Releasing``, ``Pending``."""
+
+    status: str
+    node: str = ""
+    groups: tuple[str, ...] = ()
+
+
+class KaiFailedError(Exception):
+    """KAI gave no decision: it panicked, or took too long."""
+
+
+class Kai:
+    """A process that decides snapshots one after the other. After a time limit it is started anew."""
+
+    def __init__(self, program: Path, folder: Path) -> None:
+        self._program, self._archive, self._log = program, folder / "snapshot.zip", folder / "kai.log"
+
+    def __enter__(self) -> Self:
+        self._start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._end()
+
+    def decide(self, archive: bytes, longest_s: float = ANSWER_S) -> dict[str, State]:
+        """State by pod (``namespace/name``) at the end of a cycle on the snapshot ``archive``.
+
+        Raises
+        ------
+        KaiFailedError
+            It panicked, or took longer than ``longest_s``.
+        """
+        self._archive.write_bytes(archive)
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        with _limit(self._process, longest_s):
+            self._process.stdin.write(f"{self._archive}\n")
+            self._process.stdin.flush()
+            line = self._process.stdout.readline()
+        if not line:
+            self._end()
+            self._start()
+            raise KaiFailedError(f"no answer within {longest_s:.0f} s")
+        answer = json.loads(line)
+        if "error" in answer:
+            raise KaiFailedError(answer["error"])
+        return {
+            f"{pod['namespace']}/{pod['name']}": State(
+                pod["state"], pod.get("node", ""), tuple(pod.get("gpuGroups") or ())
+            )
+            for pod in answer.get("pods", ())
+        }
+
+    def _start(self) -> None:
+        with self._log.open("a") as log:
+            self._process = subprocess.Popen(
+                [self._program], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log, text=True
+            )
+
+    def _end(self) -> None:
+        self._process.kill()
+        self._process.communicate()
+
+
+@contextmanager
+def _limit(process: subprocess.Popen[str], seconds: float) -> Iterator[None]:
+    timer = threading.Timer(seconds, process.kill)
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
+
+
+def archive_of(snapshot: Snapshot, actions: tuple[Action, ...] = tuple(Action)) -> bytes:
+    """The archive that ``kai-solver convert`` writes, with ``actions`` alone."""
+    disabled = snapshot.policy.disabled_actions | (frozenset(Action) - frozenset(actions))
+    policy = replace(snapshot.policy, disabled_actions=disabled)
+    snapshot, settings = seated(replace(snapshot, policy=policy)), KubeSettings(policy=policy)
+    objects = objects_from_snapshot(snapshot, settings)
+    return export_kai_snapshot(replace(objects, pods=objects.pods + reservation_pods(snapshot)), settings)
