@@ -49,7 +49,7 @@ class ConstraintReader:
         """
         spec = pod.get("spec")
         affinity = spec.get("affinity")
-        needs = self.claims.of_pod(pod)
+        needs, stated = self.claims.of_pod(pod), _stated_blocks(pod, self.settings.trust)
         terms = (*_selected(spec), *needs.terms, *implied)
         spread = [spread_constraint(rule, labels) for rule in spec.items("topologySpreadConstraints")]
         constraints = Constraints(
@@ -65,7 +65,7 @@ class ConstraintReader:
             ),
             preferred_spread=tuple(rule for must, rule in spread if not must),
             host_ports=_host_ports(spec),
-            blocked=(*needs.blocked, *_stated_blocks(pod, self.settings.trust)),
+            blocked=(*(text for text in needs.blocked if not text.startswith(stated)), *stated),
         )
         constraints = bounded(constraints)
         return self._known.setdefault(constraints, constraints)
@@ -131,7 +131,7 @@ def _host_ports(spec: Raw) -> tuple[str, ...]:
 
 
 def _stated_blocks(pod: Raw, trust: Trust) -> tuple[str, ...]:
-    """Blocks that another format knew and Kubernetes has no field for (our own annotation)."""
+    """What another format knew to keep the pod from starting, in its words (our own annotation)."""
     text = trust.stated(pod.strings("metadata.annotations"), names.OWN_BLOCKED)
     if not text:
         return ()

@@ -30,6 +30,7 @@ from kai_solver.kubeobjects.quantities import quantities
 from kai_solver.kubeobjects.raw import format_time
 from kai_solver.kubeobjects.selectors import NOTHING, equality_term
 from kai_solver.kubeobjects.settings import KubeSettings
+from kai_solver.kubeobjects.volumes import missing_claims
 from kai_solver.links import ROW_ANNOTATION
 from kai_solver.units import MILLI
 
@@ -131,6 +132,10 @@ def _spec(pod: Pod, gang: Gang | None, snapshot: Snapshot, settings: KubeSetting
     }
     if pod.claims:
         spec["resourceClaims"] = pod_claims(pod)
+    missing = missing_claims(pod.constraints.blocked)
+    if missing:
+        volumes = [{"persistentVolumeClaim": {"claimName": name}} for name in missing]
+        spec["volumes"] = [{"name": f"missing-{index}"} | volume for index, volume in enumerate(volumes)]
     if pod.containers:
         spec |= container_lists(pod.containers, snapshot.schema, settings, _ports(pod.constraints))
     if pod.node and pod.status is not PodStatus.BINDING:

@@ -1,6 +1,7 @@
 """What a pod must find before it can start: bound claims, ConfigMaps, and devices by claim."""
 
-from collections.abc import Iterator, Mapping
+import re
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from kai_solver.domain import NodeTerm, Requirement
@@ -68,6 +69,13 @@ class Claims:
 
 
 _NOT_FOUND = 'VolumeBinding: persistentvolumeclaim "{}" not found. Create it (or export the claims too)'
+_MISSING = re.compile(r'VolumeBinding: persistentvolumeclaim "([^"]+)" not found')
+
+
+def missing_claims(blocked: Iterable[str]) -> tuple[str, ...]:
+    """Names of the claims that are not there, by what keeps a pod from starting."""
+    found = (_MISSING.match(text) for text in blocked)
+    return tuple(dict.fromkeys(match[1] for match in found if match))
 
 
 def read_claims(objects: RawObjects, notices: Notices) -> Claims:

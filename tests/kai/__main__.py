@@ -28,6 +28,9 @@ def main() -> int:
     parser.add_argument("--seeds", default="0..100", metavar="FIRST..LAST", help="one cluster each (default: 0..100)")
     parser.add_argument("--model", default="default", help="of ours (default: default)")
     parser.add_argument("--features", metavar="NAME,...", help=f"of {', '.join(FEATURES)}; default: what KAI 0.12 has")
+    parser.add_argument(
+        "--sizes", default="small", choices=("small", "mixed", "large"), help="1 to 8, 300, 100 to 300 nodes"
+    )
     parser.add_argument("--all", action="store_true", help="print all other differences, too")
     asked = parser.parse_args()
     first, last = map(int, asked.seeds.split(".."))
@@ -41,7 +44,7 @@ def main() -> int:
     ):
         engine.wait()
         for seed in range(first, last):
-            snapshot = snapshot_of(two_level_cluster(seed, features), time.time())
+            snapshot = snapshot_of(two_level_cluster(seed, features, asked.sizes), time.time())
             try:
                 kais = kai.decide(archive_of(snapshot))
             except KaiFailedError as error:

@@ -1,15 +1,17 @@
 """Random clusters that KAI and we decide, and in what the outcomes differ."""
 
 import random
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from kai_solver.domain import Plan, Snapshot
 from kai_solver.instances_io.moments import moved_to
 from kai_solver.instances_io.native import load_native
 from kai_solver.lab.conformance.states import PLACED, seat_devices, states_after, states_of
 from tests.fuzz.clusters import cluster
-from tests.fuzz.draws import Document
+from tests.fuzz.draws import Document, Sizes
 from tests.kai.oracle import State
+
+_UNLIMITED = (-1, -1, -1)
 
 PLAIN = frozenset(
     (
@@ -55,12 +57,12 @@ class Difference:
         return f"{self.gang} (priority {self.priority}, queue {self.queue}): {had}"
 
 
-def two_level_cluster(seed: int, features: frozenset[str] = PLAIN) -> Document:
-    """A small random cluster whose queues are below departments: KAI 0.12 takes jobs of no others.
+def two_level_cluster(seed: int, features: frozenset[str] = PLAIN, sizes: Sizes = "small") -> Document:
+    """A random cluster whose queues are below departments: KAI 0.12 takes jobs of no others.
 
     Pods do not share several devices: KAI 0.12 forgets such pods once they run.
     """
-    document, chance = cluster(seed, "small", features - {"queue-trees"}), random.Random(seed)
+    document, chance = cluster(seed, sizes, features - {"queue-trees"}), random.Random(seed)
     for gang in document["gangs"]:
         for pod in gang["pods"]:
             if pod.pop("gpuDevices", 1) > 1:
@@ -106,3 +108,14 @@ def is_worse(found: list[Difference]) -> bool:
     later finds other room.
     """
     return any(difference.is_lost for difference in found) and not any(difference.is_gained for difference in found)
+
+
+def two_levels(snapshot: Snapshot) -> Snapshot:
+    """The cluster with a department above queues that have none."""
+    parents = {queue.parent for queue in snapshot.queues}
+    lone = [queue for queue in snapshot.queues if not queue.parent and queue.name not in parents]
+    if not lone:
+        return snapshot
+    top = replace(lone[0], name="all-of-them", uid="all-of-them", quota=_UNLIMITED, limit=_UNLIMITED)
+    below = (replace(queue, parent=top.name) if queue in lone else queue for queue in snapshot.queues)
+    return replace(snapshot, queues=(top, *below))

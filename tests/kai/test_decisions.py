@@ -13,11 +13,12 @@ from kai_solver.instances_io import load_instance
 from kai_solver.instances_io.moments import moved_to
 from kai_solver.lab.conformance.states import seat_devices
 from kai_solver.modelfiles import load_model
-from tests.kai.comparing import differences, is_worse, snapshot_of, two_level_cluster
+from tests.kai.comparing import differences, is_worse, snapshot_of, two_level_cluster, two_levels
 from tests.kai.oracle import Kai, KaiFailedError, archive_of
 
 ROOT = Path(__file__).parents[2]
-CASES, SNAPSHOTS = ROOT / "instances" / "cases", ROOT / "instances" / "kai-snapshots"
+CASES, BEHAVIOUR = ROOT / "instances" / "cases", ROOT / "instances" / "behaviour"
+SNAPSHOTS = ROOT / "instances" / "kai-snapshots"
 
 NEWER = {
     "action_allocate/007": "which podset of an elastic gang grows first",
@@ -40,6 +41,26 @@ NEWER = {
 }
 """Cases that KAI decides otherwise since a version later than 0.12, and what is new there."""
 OTHERWISE = {"action_allocate/022": "the case has a reservation pod that its instance does not show"}
+
+WEAKER = {
+    "consolidation/where-work-is-spread": "train-0 waits",
+    "elastic/surplus-that-fits": "mixed-3 waits",
+    "gpus/singles-leave-room-for-a-pair": "pair-0 waits",
+    "packing/any-node-leaves-the-only-one": "bound-0 waits",
+    "packing/memory-and-cores-trade": "late-0 waits",
+    "packing/shares-of-two-gpus": "notebooks-0 waits",
+    "packing/small-pods-spare-the-only-whole-node": "mixed-0 waits",
+    "packing/two-nodes-filled-exactly": "pipeline-0 waits",
+    "subgroups/siblings-choose-racks-together": "model-0 waits",
+    "subgroups/siblings-fill-two-racks": "stages-0 waits",
+    "victims/cores-are-short": "index-a-0 leaves",
+    "victims/least-work-is-lost": "pretrain-0 leaves",
+    "victims/one-victim-serves-two": "narrow-a-0 leaves",
+    "victims/reclaim-and-preempt-share-one": "narrow-a-0 leaves",
+    "victims/small-step-first-takes-one-too-many": "younger-0 leaves",
+    "victims/the-first-step-spoils-the-second": "due-0 waits",
+}
+"""Cases of our own, and what becomes of a pod with KAI that runs, or goes on, with us."""
 
 
 def _single_sessions() -> Iterator[Path]:
@@ -71,6 +92,16 @@ def test_a_case_is_decided_as_recorded(kai: Kai, path: Path) -> None:
     status = {state.split("/")[-1]: found[state].status for state in found}
     expected = {task: state["status"] for task, state in tasks.items()}
     assert {task: status[task] for task in tasks} == expected
+
+
+@pytest.mark.parametrize("name", WEAKER)
+def test_kai_is_weaker_where_we_say_so(kai: Kai, name: str) -> None:
+    path = BEHAVIOUR / f"{name}.json"
+    snapshot = moved_to(seat_devices(two_levels(load_instance(path).snapshot)), time.time())
+    found = {key.split("/")[-1]: state.status for key, state in kai.decide(archive_of(snapshot)).items()}
+    pod, becomes = WEAKER[name].split()
+    assert found[pod] == {"waits": "Pending", "leaves": "Releasing"}[becomes]
+    assert orjson.loads(path.read_bytes())["statement"]["known_by"] == "run"
 
 
 def test_no_device_that_is_shared_or_taken_is_given_out_twice(kai: Kai) -> None:
@@ -138,3 +169,14 @@ def test_kai_serves_no_more_of_random_clusters(kai: Kai) -> None:
             worse += [f"{seed}: {'; '.join(map(str, found))}"] if is_worse(found) else []
     assert worse == []
     assert same > 75
+
+
+@pytest.mark.parametrize("name", ["a-missing-volume-takes-no-victims", "one-missing-volume-holds-the-gang"])
+def test_a_claim_that_is_not_there_keeps_the_pod_from_starting(kai: Kai, name: str) -> None:
+    """Our own format says it in words; what we write has a volume of that claim."""
+    path = BEHAVIOUR / "pods" / f"{name}.json"
+    snapshot = two_levels(load_instance(path).snapshot)
+    found = kai.decide(archive_of(moved_to(seat_devices(snapshot), time.time())))
+    lacking = [pod.key for gang in snapshot.gangs for pod in gang.pods if pod.constraints.blocked]
+    assert lacking
+    assert {found[key].status for key in lacking} == {"Pending"}
