@@ -79,7 +79,7 @@ test-kai: $(STAMP) ## What convert writes, decided by KAI Scheduler itself (unde
 	$(BIN)/python -m pytest tests/kai -n 0 $(TEST_ARGS)
 
 test-cluster: $(STAMP) ## All tests on a real control plane, four at a time (about 5 minutes; Go builds it once)
-	-$(BIN)/python -m tests.support.gotools kubernetes kwok helm
+	-$(BIN)/python -m tests.support.gotools kubernetes kwok helm kai
 	-$(BIN)/python -m tests.support.image
 	@# Real processes on a shared machine: a test that fails is run once more, and the summary lists it as RERUN. Not so
 	@# where the checker objects: a later test of the module would be run again, on another cluster.
@@ -123,7 +123,7 @@ bench-links: $(STAMP) ## Measure what links between GPUs cost a cycle (about 5 m
 bench-cluster: $(STAMP) ## Measure the controller on a real control plane, 500 nodes and 4,000 pods (needs Go once, about 5 minutes)
 	$(BIN)/python -m tests.cluster.plane.bench
 
-rehearsal: $(STAMP) ## Hand over from KAI and go back, 200 nodes with running work on a real control plane (needs Go once, about 4 minutes)
+rehearsal: $(STAMP) ## Hand over from KAI and go back, 200 nodes with running work on a real control plane (needs Go once, about 3 minutes)
 	$(BIN)/python -m tests.cluster.plane.rehearsal
 
 bench-steady: $(STAMP) ## Measure its CPU and memory with 2,000 nodes and 16,000 running pods when nothing changes (about 8 minutes)

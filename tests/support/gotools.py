@@ -5,6 +5,7 @@ The cache is ``$KAI_SOLVER_CACHE``, else ``~/.cache/kai-solver``; each program i
 """
 
 import fcntl
+import hashlib
 import os
 import shutil
 import subprocess
@@ -88,7 +89,15 @@ KUBERNETES = GoModule(
     f"-X {_STAMP}Version=v1.34.4 -X {_STAMP}Major=1 -X {_STAMP}Minor=34",
 )
 KWOK = GoModule("kwok", "v0.8.0", _PLANE / "kwok", {"kwok": "sigs.k8s.io/kwok/cmd/kwok"})
-KAI = GoModule("kai", "v0.12.0", Path(__file__).parents[1] / "kai" / "decides", {"kai-decides": "."})
+_DECIDES = Path(__file__).parents[1] / "kai" / "decides"
+_WRITTEN = hashlib.sha256((_DECIDES / "main.go").read_bytes()).hexdigest()[:8]
+_KAIS = ("binder", "podgroupcontroller", "podgrouper", "queuecontroller", "scheduler")
+KAI = GoModule(
+    "kai",
+    f"v0.12.0-{_WRITTEN}",
+    _DECIDES,
+    {"kai-decides": ".", **{f"kai-{name}": f"github.com/NVIDIA/KAI-scheduler/cmd/{name}" for name in _KAIS}},
+)
 TOOLS: Mapping[str, GoTool | GoModule] = {tool.name: tool for tool in (HELM, KUBECONFORM, KUBERNETES, KWOK, KAI)}
 
 

@@ -10,6 +10,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
+from typing import ClassVar
 
 from kai_solver.cluster.api import ApiError, Object, meta
 from kai_solver.cluster.lease import Lease
@@ -131,7 +132,7 @@ class Scheduler:
         owner = {"apiVersion": "v1", "kind": "Pod", "name": name, "uid": pod["metadata"]["uid"]}
         spec = {"podName": name, "selectedNode": node, "receivedResourceType": "Regular"}
         metadata = {"name": name, "ownerReferences": [owner], "labels": {"selected-node": node}}
-        spec |= {"receivedGPU": {"count": gpus(pod), "portion": "1"}}
+        spec |= {"receivedGPU": {"count": gpus(pod), "portion": "1.00"}}
         body = {"apiVersion": BIND_REQUESTS.api_version, "kind": "BindRequest", "metadata": metadata, "spec": spec}
         self.cluster.plane.api.create(BIND_REQUESTS, SPACE, body)
 
@@ -221,7 +222,15 @@ PARTS: Mapping[str, Callable[["Kai"], object]] = {
 
 @dataclass(slots=True)
 class Kai:
-    """KAI's components of one cluster, each in a thread of its own."""
+    """KAI's components of one cluster, each in a thread of its own.
+
+    Attributes
+    ----------
+    makes_a_group_of_a_job
+        One PodGroup for all pods of a Job with ``kai.scheduler/batch-min-member``, which KAI 0.12 does not know yet.
+    """
+
+    makes_a_group_of_a_job: ClassVar[bool] = True
 
     cluster: Cluster
     requests: Store = field(default_factory=Store)

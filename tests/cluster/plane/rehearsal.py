@@ -1,8 +1,8 @@
 """The rehearsal of a hand-over and of the way back: ``make rehearsal``. Prints a table, and fails if a pod is harmed.
 
-KAI's objects and stand-ins for its components (`kai`), nodes full of running work, and one more pod every second
-throughout. Then the steps of docs/hand-over.md: KAI's scheduler is exchanged for ours and back. No pod may restart, and
-none may wait longer than five seconds because of it.
+KAI's own components (`kai_itself`; stand-ins in a test where they cannot be built), nodes full of running work, and
+one more pod every second throughout. Then the steps of docs/hand-over.md: KAI's scheduler is exchanged for ours and
+back. No pod may restart, and none may wait longer than five seconds because of it.
 """
 
 import os
@@ -23,8 +23,9 @@ from kai_solver.cluster.api import ApiError
 from tests.cluster.plane.checker import Checker, Pod
 from tests.cluster.plane.cluster import Cluster, grant, install
 from tests.cluster.plane.kai import Kai
+from tests.cluster.plane.kai_itself import KaiItself
 from tests.cluster.plane.plane import ADMIN, Plane, wait_for
-from tests.support.gotools import KUBERNETES, KWOK, go_module
+from tests.support.gotools import KAI, KUBERNETES, KWOK, go_module
 
 NODE_COUNT, GPUS, SPARE = 200, 8, 100
 """Nodes; GPUs of each; GPUs that are free for the pods that come meanwhile."""
@@ -38,11 +39,11 @@ LIMIT_S, FILL_S = 300.0, 900.0
 
 CHANGES = "hand-over", "way back"
 WORDS = {
-    "KAI": "under KAI's stand-in",
+    "KAI": "under KAI",
     "hand-over": "pods that waited during the hand-over",
     "kai-solver": "under kai-solver",
     "way back": "pods that waited during the way back",
-    "KAI again": "under KAI's stand-in again",
+    "KAI again": "under KAI again",
 }
 """Of each phase, for the table."""
 
@@ -83,9 +84,9 @@ class Arrivals:
                 self.made_s[name] = now_s
 
 
-def rehearse(cluster: Cluster, pods: int, every_s: float = 1.0, stay_s: float = 2.0) -> Rehearsed:
-    """Hand over and go back on a cluster whose nodes and queue ``research`` are there, with ``pods`` running pods."""
-    found, kai, bound_s = Rehearsed(), Kai(cluster), dict[str, float]()
+def rehearse(cluster: Cluster, kai: Kai, pods: int, every_s: float = 1.0, stay_s: float = 2.0) -> Rehearsed:
+    """Hand over from ``kai`` and go back, with ``pods`` that run; nodes and a queue ``research`` are there."""
+    found, bound_s = Rehearsed(), dict[str, float]()
     arrivals, over, all_seen = Arrivals(cluster, every_s), Event(), Event()
 
     windows: list[tuple[str, float, float]] = []
@@ -129,7 +130,7 @@ def rehearse(cluster: Cluster, pods: int, every_s: float = 1.0, stay_s: float = 
             kai.delete_lease()
             wait_for("it decides", replica.is_ready, LIMIT_S, 0.05)
         time.sleep(stay_s)
-        with step("kai-solver is stopped, and KAI's scheduler (the stand-in) started", "way back"):
+        with step("kai-solver is stopped, and KAI's scheduler started", "way back"):
             assert replica.component.stop() == 0
             kai.start("scheduler")
         time.sleep(stay_s)
@@ -184,7 +185,9 @@ def main() -> int:
                 list(threads.map(lambda index: cluster.node(f"node-{index}", GPUS), range(NODE_COUNT)))
             cluster.wait_nodes(NODE_COUNT, LIMIT_S)
             cluster.queues(research=NODE_COUNT * GPUS)
-            found = rehearse(cluster, NODE_COUNT * GPUS - SPARE, stay_s=STAY_S)
+            found = rehearse(
+                cluster, KaiItself(cluster, programs=go_module(KAI)), NODE_COUNT * GPUS - SPARE, stay_s=STAY_S
+            )
             cluster.end()
         finally:
             plane.stop()
