@@ -370,10 +370,13 @@ class Replica:
         nodes = self.objects()["nodes"]
         return any(one["metadata"]["name"] == node and one["spec"].get("unschedulable") for one in nodes)
 
+    def snapshot(self) -> bytes:
+        """What it knows, as a snapshot of KAI."""
+        return self._get("/get-snapshot")[1]
+
     def objects(self) -> dict[str, list[Object]]:
         """The objects that it knows, by member of KAI's snapshot."""
-        _, body = self._get("/get-snapshot")
-        with zipfile.ZipFile(io.BytesIO(body)) as archive:
+        with zipfile.ZipFile(io.BytesIO(self.snapshot())) as archive:
             (member,) = archive.namelist()
             found: dict[str, list[Object]] = json.loads(archive.read(member))["rawObjects"]
         return found

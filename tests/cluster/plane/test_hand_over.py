@@ -16,6 +16,7 @@ from tests.cluster.plane.kai import GROUP, Kai
 from tests.cluster.plane.kai_itself import KaiItself
 from tests.cluster.plane.plane import free_ports, wait_for
 from tests.cluster.plane.rehearsal import EXTERNAL, WORDS, rehearse
+from tests.kai.oracle import Kai as KaiInMemory
 from tests.support.gotools import KAI, ToolMissingError, go_module
 
 ALL_BUT_SCHEDULER = "pod grouper", "binder", "queue controller", "pod-group controller"
@@ -121,6 +122,44 @@ def test_a_scheduler_that_was_killed_and_left_its_lease_is_waited_for_six_second
     kai.stop("scheduler")
     cluster.pod("waits", "research")
     cluster.wait_bound(1, "waits")
+
+
+def test_what_we_know_is_decided_by_kai_as_its_scheduler_decides(make_cluster: Make, requesting: None) -> None:
+    """A snapshot of ours, from /get-snapshot while KAI's scheduler is away, and what that one does once it is back."""
+    cluster = make_cluster()
+    cluster.nodes(2)
+    cluster.queues(lender=8, borrower=8)
+    kai, programs = KaiItself(cluster, programs=kais_programs()), kais_programs()
+    try:
+        kai.start("scheduler", *ALL_BUT_SCHEDULER)
+        cluster.pods(16, "borrower", "borrows")
+        cluster.wait_bound(16, "borrows")
+        replica = cluster.controller(dry_run=True, **EXTERNAL)
+        kai.stop("scheduler")
+        cluster.pods(4, "lender", "entitled")
+        wait_for("we know of them", lambda: len(waiting_in(replica, "entitled")) == 4)
+        with KaiInMemory(programs / "kai-decides", cluster.folder) as oracle:
+            decided = {pod: state.status for pod, state in oracle.decide(replica.snapshot()).items()}
+        takes = {pod.split("/")[1] for pod, status in decided.items() if status == "Pipelined"}
+        loses = {pod.split("/")[1] for pod, status in decided.items() if status == "Releasing"}
+        assert takes == {f"entitled-{index}" for index in range(4)}
+        assert len(loses) == 4
+        kai.start("scheduler")
+        cluster.wait_bound(4, "entitled")
+        wait_for("four are gone", lambda: len(cluster.bound("borrows")) == 12)
+    finally:
+        kai.end()
+
+
+def waiting_in(replica: Replica, prefix: str) -> list[Object]:
+    """Pods that have a PodGroup and no node, as far as the replica knows."""
+    return [
+        one
+        for one in replica.objects()["pods"]
+        if one["metadata"]["name"].startswith(prefix)
+        and GROUP in one["metadata"].get("annotations", {})
+        and not one["spec"].get("nodeName")
+    ]
 
 
 # -- the binder --------------------------------------------------------------------------------------------------------
