@@ -120,7 +120,7 @@ bench-scale: kernels ## Measure the set at scale (about 6 minutes, on a quiet ma
 bench-links: $(STAMP) ## Measure what links between GPUs cost a cycle (about 5 minutes) and write it into set and docs
 	$(BIN)/kai-solver bench $(SETS)/links.yaml --clock cpu --record docs/benchmarks.md
 
-bench-cluster: $(STAMP) ## Measure the controller on a real control plane, 500 nodes and 4,000 pods (needs Go once, about 5 minutes)
+bench-cluster: $(STAMP) ## Measure the controller on a real control plane, 500 nodes and 4,000 pods, beside KAI itself (needs Go once, about 10 minutes)
 	$(BIN)/python -m tests.cluster.plane.bench
 
 rehearsal: $(STAMP) ## Hand over from KAI and go back, 200 nodes with running work on a real control plane (needs Go once, about 3 minutes)

@@ -1,7 +1,8 @@
 """Measure the controller on a real control plane: ``make bench-cluster``. Prints a table with the machine's load.
 
 The default scheduler gets the same pods first: it knows no gangs, queues or fairness, and says what this machine's
-control plane can do at all. ``--only steady`` and the like measure one part alone.
+control plane can do at all. Then KAI itself gets them, with its own defaults. ``--only steady`` and the like measure
+one part alone.
 """
 
 import argparse
@@ -22,17 +23,21 @@ from kai_solver.cluster.resources import EVENTS, NODES, POD_GROUPS, Resource
 from tests.cluster.plane.checker import Checker, Pod
 from tests.cluster.plane.cluster import SPACE, Cluster, Replica, clear_work, install, pod
 from tests.cluster.plane.creator import create
+from tests.cluster.plane.kai_itself import PROGRAMS, KaiItself
 from tests.cluster.plane.plane import ADMIN, Plane, cpu_s, resident_mib, wait_for
-from tests.support.gotools import KUBERNETES, KWOK, go_module
+from tests.support.gotools import KAI, KUBERNETES, KWOK, go_module
 
 GPUS = 8
-PARTS = ("default", "without", "burst", "reclaim", "gangs", "singles", "steady")
+PARTS = ("default", "kai", "without", "burst", "reclaim", "gangs", "singles", "steady")
 LEASE_S = 160
 """Of nodes: 2,000 leases that are renewed every 10 s would be most of what two cores do."""
 
 GANG_SIZE, SMALL_GANG, SINGLES = 512, 64, 60
 RECLAIMERS, RECLAIMER_SIZE = 20, 4
 """Gangs that reclaim, and their pods, each with all GPUs of a node."""
+
+ITSELF = "kai-itself"
+"""Prefix of the pods that KAI schedules."""
 
 WITHOUT = "without-groups"
 """Prefix of the pods of which no PodGroups are written."""
@@ -102,6 +107,9 @@ def measured(cluster: Cluster, witness: Witness, parts: Sequence[str], sizes: Si
         yield from _burst(cluster, witness, "default-scheduler", sizes.burst)
         cluster.plane.scheduler.kill()
         clear_work(cluster.plane)
+    if "kai" in parts:
+        yield from _kai(cluster, witness, sizes.burst)
+        clear_work(cluster.plane)
     settings: dict[str, Any] = {"budget": None, "idle": "30s", "period": "1s", "leadership": {"enabled": False}}
     if "without" in parts:
         replica = cluster.controller(**settings, write_pod_groups=False)
@@ -161,6 +169,27 @@ def _burst(cluster: Cluster, witness: Witness, scheduler: str, size: tuple[int, 
     yield f"{name}: bound at the last creation", str(sum(when_s <= created_s for when_s in ends_s))
     yield f"{name}: all bound after the last creation", f"{max(ends_s) - created_s:.1f} s"
     yield f"{name}: from the first creation to the last bind", f"{max(ends_s) - began_s:.1f} s"
+
+
+def _kai(cluster: Cluster, witness: Witness, size: tuple[int, int]) -> Iterator[Row]:
+    """The burst with KAI's own scheduler, binder, pod grouper and controllers; the reports are not waited for."""
+    kai = KaiItself(cluster, programs=go_module(KAI))
+    try:
+        kai.start(*PROGRAMS)
+        server_s = _server_s(cluster)
+        yield from _burst(cluster, witness, "kai-scheduler", size, ITSELF)
+        pids = [one.process.pid for one in kai.processes.values() if one.process is not None]
+        yield (
+            f"{ITSELF}: CPU of the API server, from first creation to last bind",
+            f"{_server_s(cluster) - server_s:.1f} s",
+        )
+        yield (
+            f"{ITSELF}: CPU of its components until the last bind, a pod",
+            f"{sum(map(cpu_s, pids)) / size[1] * 1e3:.2f} ms",
+        )
+        yield f"{ITSELF}: memory of its components after that", f"{sum(map(resident_mib, pids)):.0f} MiB"
+    finally:
+        kai.end()
 
 
 def _reports(cluster: Cluster, witness: Witness, pods: int) -> Iterator[Row]:
