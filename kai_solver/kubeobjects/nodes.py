@@ -198,12 +198,14 @@ def _gpu_topology(name: str, text: str, gpus: int, notices: Notices) -> str:
 def _allocatable(raw: Raw, labels: dict[str, str], settings: KubeSettings) -> Amounts:
     """Allocatable amounts: with MIG and the strategy ``mixed`` slices only, else whole devices only.
 
-    Source: docs/kai-behaviour.md#mig. Where a label does not say whether MIG is enabled, slices do.
+    Source: docs/kai-behaviour.md#mig. Where a label does not say whether MIG is enabled, slices do: more than 0, since
+    a node goes on to list those that it had.
     """
     offered = raw.get("status.allocatable") or raw.get("status.capacity")
     names_of_gpus = settings.policy.gpu_resources
     amounts = read_amounts(offered, names_of_gpus)
-    enabled, strategy = is_mig_enabled(labels, amounts), labels.get(MIG_STRATEGY, "")
+    enabled = is_mig_enabled(labels, (name for name, amount in amounts.items() if amount))
+    strategy = labels.get(MIG_STRATEGY, "")
     if enabled and strategy == MIXED:
         return without_gpus(amounts, names_of_gpus)
     if not enabled or strategy == SINGLE:

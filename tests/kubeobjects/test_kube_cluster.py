@@ -29,17 +29,18 @@ ENABLED = "node-role.kubernetes.io/mig-enabled"
         ("mixed", None, 7, 0, 7),
         ("single", None, 7, 8, 0),
         ("none", None, 7, 8, 7),
+        ("mixed", None, None, 8, 0),
         ("mixed", None, 0, 8, 0),
-        ("mixed", "true", 0, 0, 0),
+        ("mixed", "true", None, 0, 0),
         ("mixed", "false", 7, 8, 0),
     ],
-    ids=["mixed", "single", "none", "mixed, not divided", "mixed, a label says so", "mixed, a label denies it"],
+    ids=["mixed", "single", "none", "not divided", "divided before", "a label says so", "a label denies it"],
 )
 def test_mig_strategy_decides_what_a_node_offers(
-    build: Any, strategy: str, enabled: str | None, offered: int, gpus: int, slices: int
+    build: Any, strategy: str, enabled: str | None, offered: int | None, gpus: int, slices: int
 ) -> None:
     labels = {"nvidia.com/mig.strategy": strategy} | ({ENABLED: enabled} if enabled else {})
-    allocatable = {"nvidia.com/mig-1g.5gb": str(offered)} if offered else {}
+    allocatable = {} if offered is None else {"nvidia.com/mig-1g.5gb": str(offered)}
     node = build.node("n", {"metadata": {"labels": labels}, "status": {"allocatable": allocatable}})
     found = build.read(node)
     assert found.nodes[0].gpus == gpus
