@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,11 +12,10 @@ from tests.cluster.plane.checker import GPU
 from tests.cluster.plane.cluster import SPACE, STAYS_S, Cluster, Replica, pod, scheduled_condition
 from tests.cluster.plane.conftest import Make
 from tests.cluster.plane.kai import GROUP, Kai
-from tests.cluster.plane.kai_itself import KaiItself
+from tests.cluster.plane.kai_itself import KaiItself, kais_programs
 from tests.cluster.plane.plane import free_ports, wait_for
 from tests.cluster.plane.rehearsal import EXTERNAL, WORDS, rehearse
 from tests.kai.oracle import Kai as KaiInMemory
-from tests.support.gotools import KAI, ToolMissingError, go_module
 
 ALL_BUT_SCHEDULER = "pod grouper", "binder", "queue controller", "pod-group controller"
 
@@ -36,14 +34,6 @@ def kai(request: pytest.FixtureRequest, cluster: Cluster) -> Iterator[Kai]:
     found = Kai(cluster) if request.param == "stand-ins" else KaiItself(cluster, programs=kais_programs())
     yield found
     found.end()
-
-
-def kais_programs() -> Path:
-    """Where KAI's components are."""
-    try:
-        return go_module(KAI)
-    except ToolMissingError as error:
-        pytest.skip(f"NOT TESTED against KAI itself: {error}")
 
 
 def waits_for_kai(replica: Replica) -> None:

@@ -3,6 +3,7 @@
 All are made at once, each but for its last pod; who is bound then is noted, and the last pods are made.
 """
 
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
@@ -12,6 +13,7 @@ from kai_solver.cluster.api import ApiError
 from kai_solver.cluster.resources import POD_GROUPS, PODS
 from tests.cluster.plane.checker import GANG
 from tests.cluster.plane.cluster import ALL, CRDS, SPACE, Cluster, checker_of
+from tests.cluster.plane.kai_itself import KaiItself, kais_programs
 from tests.cluster.plane.kinds import LATE, QUEUE, THIRD_PARTY, Maker
 from tests.cluster.plane.plane import Plane, wait_for
 from tests.cluster.plane.workloads import ALONE, TOGETHER
@@ -109,3 +111,49 @@ def test_every_pod_of_a_gang_names_its_pod_group_and_subgroup_with_the_rights_of
 @pytest.mark.parametrize("name", ALONE)
 def test_pods_that_need_nothing_are_bound_one_by_one(kinds: Kinds, name: str) -> None:
     assert kinds.makers[name].bound() == ALONE[name][1]
+
+
+NEWER = frozenset({"job", "labels", "trainjob"})
+"""KAI 0.12 names their groups otherwise: it knows no minimum of a Job, no groups that labels name, and no TrainJobs."""
+
+SUBGROUPED = frozenset({"jobset", "pytorchjob", "leaderworkerset", "raycluster", "rayjob", "rayservice"})
+"""Of these KAI has subgroups since later."""
+
+SETTLED_S = 15.0
+KEYS = "minMember", "queue", "priorityClassName"
+
+
+def test_kais_own_pod_grouper_leaves_these_groups_as_they_are(kinds: Kinds) -> None:
+    """On the way back from us it finds each pod in the group that it would make."""
+    for name in TOGETHER:
+        wait_for(f"{name} is bound", lambda n=name: kinds.makers[n].bound() == 2, LIMIT_S)  # type: ignore[misc]
+    wait_for("all name their PodGroup", lambda: not _unnamed(kinds), LIMIT_S)
+    before = _grouped(kinds)
+    kai = KaiItself(kinds.cluster, programs=kais_programs())
+    try:
+        kai.start("pod grouper")
+        time.sleep(SETTLED_S)
+        after = _grouped(kinds)
+        assert kai.processes["pod grouper"].runs
+    finally:
+        kai.end()
+    assert len(before) > 35
+    named = {pod: one[1] for pod, one in before.items() if one[0] not in NEWER}
+    assert {pod: after[pod][1] for pod in named} == named
+    whole = {pod: one for pod, one in before.items() if one[0] not in NEWER | SUBGROUPED | {"grove", "dynamo"}}
+    assert {pod: after[pod] for pod in whole} == whole
+
+
+def _grouped(kinds: Kinds) -> dict[str, tuple[str, str, object]]:
+    """By pod: the workload, the name of its PodGroup, and its minimum, queue and priority."""
+    api = kinds.cluster.plane.api
+    specs = {one["metadata"]["name"]: one["spec"] for one in api.page(POD_GROUPS, namespace=SPACE, limit=ALL).items}
+    found = {}
+    for one in api.page(PODS, namespace=SPACE, limit=ALL).items:
+        labels, group = one["metadata"].get("labels") or {}, one["metadata"]["annotations"]["pod-group-name"]
+        found[one["metadata"]["name"]] = (
+            labels[GANG].removeprefix("kind-"),
+            group,
+            {key: specs[group].get(key) for key in KEYS},
+        )
+    return found
