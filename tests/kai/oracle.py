@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
 from kai_solver.domain import Action, Snapshot
 from kai_solver.instances_io.seated import reservation_pods, seated
@@ -59,6 +59,25 @@ class Kai:
         KaiFailedError
             It panicked, or took longer than ``longest_s``.
         """
+        return {
+            f"{pod['namespace']}/{pod['name']}": State(
+                pod["state"], pod.get("node", ""), tuple(pod.get("gpuGroups") or ())
+            )
+            for pod in self._answer(archive, longest_s).get("pods", ())
+        }
+
+    def fair_shares(self, archive: bytes) -> dict[str, tuple[float, float, float]]:
+        """By queue its fair share before the actions: thousandths of cores, bytes, and whole GPUs, rounded down.
+
+        Raises
+        ------
+        KaiFailedError
+            It panicked, or took longer than `ANSWER_S`.
+        """
+        shares = self._answer(archive, ANSWER_S)["fairShares"]
+        return {queue: (one["cpuMilli"], one["memory"], one["gpus"]) for queue, one in shares.items()}
+
+    def _answer(self, archive: bytes, longest_s: float) -> dict[str, Any]:
         self._archive.write_bytes(archive)
         assert self._process.stdin is not None
         assert self._process.stdout is not None
@@ -70,15 +89,10 @@ class Kai:
             self._end()
             self._start()
             raise KaiFailedError(f"no answer within {longest_s:.0f} s")
-        answer = json.loads(line)
+        answer: dict[str, Any] = json.loads(line)
         if "error" in answer:
             raise KaiFailedError(answer["error"])
-        return {
-            f"{pod['namespace']}/{pod['name']}": State(
-                pod["state"], pod.get("node", ""), tuple(pod.get("gpuGroups") or ())
-            )
-            for pod in answer.get("pods", ())
-        }
+        return answer
 
     def _start(self) -> None:
         with self._log.open("a") as log:

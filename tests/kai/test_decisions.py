@@ -13,7 +13,8 @@ from kai_solver.instances_io import load_instance
 from kai_solver.instances_io.moments import moved_to
 from kai_solver.lab.conformance.states import seat_devices
 from kai_solver.modelfiles import load_model
-from tests.kai.comparing import differences, is_worse, snapshot_of, two_level_cluster, two_levels
+from kai_solver.problem import build_problem
+from tests.kai.comparing import PLAIN, differences, is_worse, snapshot_of, two_level_cluster, two_levels
 from tests.kai.oracle import Kai, KaiFailedError, archive_of
 
 ROOT = Path(__file__).parents[2]
@@ -151,6 +152,24 @@ def test_times_that_are_moved_to_now_protect_what_they_protect(kai: Kai) -> None
     long_ago, now = (snapshot_of(document, time.time() - age_s) for age_s in (7200, 0))
     assert kai.decide(archive_of(long_ago))["default/low"].status == "Releasing"
     assert kai.decide(archive_of(now))["default/low"].status == "Running"
+
+
+def test_fair_shares_are_kais(kai: Kai) -> None:
+    """Quotas, weights, limits, priorities and demand of random queues. Of GPUs KAI's tool tells whole ones."""
+    compared = 0
+    for seed in range(60):
+        snapshot = snapshot_of(two_level_cluster(seed, PLAIN | {"limits"}), time.time())
+        try:
+            kais = kai.fair_shares(archive_of(snapshot))
+        except KaiFailedError:
+            continue
+        problem = build_problem(snapshot)
+        for number, queue in enumerate(problem.queues.names):
+            cpu_milli, memory, gpus = problem.share[number]
+            assert (cpu_milli, memory) == pytest.approx(kais[queue][:2], abs=1)
+            assert kais[queue][2] * 1000 <= gpus <= kais[queue][2] * 1000 + 1000
+            compared += 1
+    assert compared > 150
 
 
 def test_kai_serves_no_more_of_random_clusters(kai: Kai) -> None:

@@ -42,11 +42,19 @@ type pod struct {
 	Groups    []string `json:"gpuGroups,omitempty"`
 }
 
+// share is what fair share gives a queue before the actions; -1 where it is unlimited.
+type share struct {
+	CPUMilli float64 `json:"cpuMilli"`
+	Memory   float64 `json:"memory"`
+	GPUs     float64 `json:"gpus"`
+}
+
 type answer struct {
 	Path    string           `json:"path"`
 	Error   string           `json:"error,omitempty"`
 	Seconds float64          `json:"seconds"`
 	Actions map[string]int64 `json:"actionMicroseconds,omitempty"`
+	Shares  map[string]share `json:"fairShares,omitempty"`
 	Pods    []pod            `json:"pods,omitempty"`
 }
 
@@ -109,6 +117,11 @@ func decide(path string) (result answer) {
 	if err != nil {
 		result.Error = err.Error()
 		return result
+	}
+	result.Shares = map[string]share{}
+	for _, queue := range session.Queues {
+		fair := session.QueueFairShare(queue)
+		result.Shares[queue.Name] = share{fair.Cpu(), fair.Memory(), fair.GPUs()}
 	}
 	result.Actions = map[string]int64{}
 	for _, step := range steps {
