@@ -41,7 +41,7 @@ def survives(
         state.lift(pod)
     with state.supposed_to_wait(evicted) as victims:
         gang_order = GangOrder(state, gang_units, {*waiting, *victims, allocation_unit.gang})
-        done = _serves(state, Placer(state, fits=fits), gang_order, allocation_unit, nodes, frozenset(victims))
+        done = _serves(state, Placer(state, fits=fits), gang_order, allocation_unit, nodes, victims)
     state.rollback(mark)
     return done
 

@@ -1,7 +1,6 @@
 """``kai-solver convert``: from any readable form to the project's own, to a KAI snapshot, to Kubernetes YAML."""
 
 import time
-from dataclasses import replace
 from enum import Enum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -129,16 +128,13 @@ def _content(snapshot: "Snapshot", form: Form, output: Path, *, quiet: bool) -> 
         from kai_solver.instances_io import native_from_snapshot
 
         return _text(native_from_snapshot(snapshot), output)
-    from kai_solver.kubeobjects import KubeSettings, export_kai_snapshot, objects_from_snapshot
-
-    settings = KubeSettings(policy=snapshot.policy)
     if form is Form.SNAPSHOT:
-        from kai_solver.instances_io.seated import reservation_pods, seated
+        from kai_solver.instances_io.seated import kai_archive
 
-        snapshot = seated(snapshot)
-        objects = objects_from_snapshot(snapshot, settings)
-        return export_kai_snapshot(replace(objects, pods=objects.pods + reservation_pods(snapshot)), settings)
-    objects = objects_from_snapshot(snapshot, settings)
+        return kai_archive(snapshot)
+    from kai_solver.kubeobjects import KubeSettings, objects_from_snapshot
+
+    objects = objects_from_snapshot(snapshot, KubeSettings(policy=snapshot.policy))
     return _manifests(objects, snapshot, output, quiet=quiet)
 
 

@@ -32,7 +32,7 @@ _WHOLE_OR_NONE = (((Requirement(MIG_STRATEGY, "NotIn", (SINGLE,)),), (Requiremen
 def is_mig_enabled(labels: Mapping[str, str], resources: Iterable[str]) -> bool:
     """Whether a node's MIG strategy counts: its label says so, or without that label it offers slices.
 
-    The GPU operator writes the strategy on nodes whose GPUs are not divided, too (docs/kai-behaviour.md#mig).
+    The strategy is set once for a cluster: nodes with undivided GPUs can have it, too (docs/kai-behaviour.md#mig).
     """
     stated = labels.get(MIG_ENABLED)
     return any(map(mig_slices, resources)) if stated is None else stated in _TRUE

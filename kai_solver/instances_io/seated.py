@@ -7,7 +7,7 @@ from typing import Any
 
 from kai_solver.claims import raised
 from kai_solver.domain import Gang, Pod, PodStatus, Snapshot
-from kai_solver.kubeobjects import names
+from kai_solver.kubeobjects import KubeSettings, export_kai_snapshot, names, objects_from_snapshot
 from kai_solver.kubeobjects.raw import format_time
 from kai_solver.problem.devices import assign_running
 
@@ -36,6 +36,13 @@ def seated(snapshot: Snapshot) -> Snapshot:
         return replace(gang, uid=uid, pods=tuple(map(pod_of, gang.pods)))
 
     return replace(snapshot, gangs=tuple(map(gang_of, snapshot.gangs)), foreign=tuple(map(pod_of, snapshot.foreign)))
+
+
+def kai_archive(snapshot: Snapshot) -> bytes:
+    """The zip that KAI's ``/get-snapshot`` would answer for the cluster: `seated`, with its reservation pods."""
+    snapshot, settings = seated(snapshot), KubeSettings(policy=snapshot.policy)
+    objects = objects_from_snapshot(snapshot, settings)
+    return export_kai_snapshot(replace(objects, pods=objects.pods + reservation_pods(snapshot)), settings)
 
 
 def reservation_pods(snapshot: Snapshot) -> tuple[dict[str, Any], ...]:

@@ -132,10 +132,11 @@ def _spec(pod: Pod, gang: Gang | None, snapshot: Snapshot, settings: KubeSetting
     }
     if pod.claims:
         spec["resourceClaims"] = pod_claims(pod)
-    missing = missing_claims(pod.constraints.blocked)
-    if missing:
-        volumes = [{"persistentVolumeClaim": {"claimName": name}} for name in missing]
-        spec["volumes"] = [{"name": f"missing-{index}"} | volume for index, volume in enumerate(volumes)]
+    if missing := missing_claims(pod.constraints.blocked):
+        spec["volumes"] = [
+            {"name": f"missing-{index}", "persistentVolumeClaim": {"claimName": name}}
+            for index, name in enumerate(missing)
+        ]
     if pod.containers:
         spec |= container_lists(pod.containers, snapshot.schema, settings, _ports(pod.constraints))
     if pod.node and pod.status is not PodStatus.BINDING:

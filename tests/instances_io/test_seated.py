@@ -9,12 +9,10 @@ from typing import Any
 
 from kai_solver.domain import Pod, PodStatus, Snapshot
 from kai_solver.instances_io import load_instance
-from kai_solver.instances_io.seated import reservation_pods, seated
+from kai_solver.instances_io.seated import kai_archive, seated
 from kai_solver.kubeobjects import (
     KubeSettings,
-    export_kai_snapshot,
     load_kai_snapshot,
-    objects_from_snapshot,
     snapshot_from_objects,
 )
 from tests.support.builders import a_cluster, a_gang, a_node, a_pod
@@ -31,9 +29,7 @@ def document(archive: bytes) -> dict[str, Any]:
 
 
 def written(snapshot: Snapshot) -> dict[str, Any]:
-    settings, found = KubeSettings(policy=snapshot.policy), seated(snapshot)
-    objects = objects_from_snapshot(found, settings)
-    return document(export_kai_snapshot(replace(objects, pods=objects.pods + reservation_pods(found)), settings))
+    return document(kai_archive(snapshot))
 
 
 def test_it_has_the_keys_parameters_and_plugins_of_a_real_one() -> None:

@@ -15,7 +15,7 @@ from kai_solver.engine import Engine
 from kai_solver.modelfiles import load_model
 from tests.fuzz.draws import FEATURES
 from tests.kai.comparing import PLAIN, differences, is_worse, snapshot_of, two_level_cluster
-from tests.kai.oracle import Kai, KaiFailedError, archive_of
+from tests.kai.oracle import KaiFailedError, Oracle, archive_of
 from tests.support.gotools import KAI, go_module
 
 BUDGET_S = 5.0
@@ -39,7 +39,7 @@ def main() -> int:
     program = go_module(KAI) / "kai-decides"
     with (
         tempfile.TemporaryDirectory() as folder,
-        Kai(program, Path(folder)) as kai,
+        Oracle(program, Path(folder)) as kai,
         Engine(load_model(asked.model)) as engine,
     ):
         engine.wait()

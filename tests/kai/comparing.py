@@ -58,7 +58,7 @@ class Difference:
 
 
 def two_level_cluster(seed: int, features: frozenset[str] = PLAIN, sizes: Sizes = "small") -> Document:
-    """A random cluster whose queues are below departments: KAI 0.12 takes jobs of no others.
+    """A random cluster with its queues below departments: KAI 0.12 schedules jobs of no other queues.
 
     Pods do not share several devices: KAI 0.12 forgets such pods once they run.
     """

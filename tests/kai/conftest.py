@@ -5,8 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.kai.oracle import Kai
-from tests.support.gotools import KAI, ToolMissingError, go_module
+from tests.kai.oracle import Oracle, kais_programs
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -18,10 +17,6 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 @pytest.fixture(scope="session")
-def kai(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kai]:
-    try:
-        folder = go_module(KAI)
-    except ToolMissingError as error:
-        pytest.skip(f"NOT TESTED against KAI itself: {error}")
-    with Kai(folder / "kai-decides", tmp_path_factory.mktemp("kai")) as found:
+def kai(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Oracle]:
+    with Oracle(kais_programs() / "kai-decides", tmp_path_factory.mktemp("kai")) as found:
         yield found

@@ -15,9 +15,11 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
+import pytest
+
 from kai_solver.domain import Action, Snapshot
-from kai_solver.instances_io.seated import reservation_pods, seated
-from kai_solver.kubeobjects import KubeSettings, export_kai_snapshot, objects_from_snapshot
+from kai_solver.instances_io.seated import kai_archive
+from tests.support.gotools import KAI, ToolMissingError, go_module
 
 ANSWER_S = 60.0
 """Longest time of a cycle: KAI limits its own search to minutes."""
@@ -36,7 +38,7 @@ class KaiFailedError(Exception):
     """KAI gave no decision: it panicked, or took too long."""
 
 
-class Kai:
+class Oracle:
     """A process that decides snapshots one after the other. After a time limit it is started anew."""
 
     def __init__(self, program: Path, folder: Path) -> None:
@@ -105,6 +107,14 @@ class Kai:
         self._process.communicate()
 
 
+def kais_programs() -> Path:
+    """Where KAI's programs are; without them the test is skipped."""
+    try:
+        return go_module(KAI)
+    except ToolMissingError as error:
+        pytest.skip(f"NOT TESTED against KAI itself: {error}")
+
+
 @contextmanager
 def _limit(process: subprocess.Popen[str], seconds: float) -> Iterator[None]:
     timer = threading.Timer(seconds, process.kill)
@@ -118,7 +128,4 @@ def _limit(process: subprocess.Popen[str], seconds: float) -> Iterator[None]:
 def archive_of(snapshot: Snapshot, actions: tuple[Action, ...] = tuple(Action)) -> bytes:
     """The archive that ``kai-solver convert`` writes, with ``actions`` alone."""
     disabled = snapshot.policy.disabled_actions | (frozenset(Action) - frozenset(actions))
-    policy = replace(snapshot.policy, disabled_actions=disabled)
-    snapshot, settings = seated(replace(snapshot, policy=policy)), KubeSettings(policy=policy)
-    objects = objects_from_snapshot(snapshot, settings)
-    return export_kai_snapshot(replace(objects, pods=objects.pods + reservation_pods(snapshot)), settings)
+    return kai_archive(replace(snapshot, policy=replace(snapshot.policy, disabled_actions=disabled)))

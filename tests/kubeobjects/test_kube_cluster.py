@@ -52,7 +52,7 @@ def test_mig_strategy_decides_what_a_node_offers(
 def test_shares_keep_away_from_nodes_of_one_strategy_where_mig_is_enabled(
     build: Any, enabled: str | None, is_kept_away: bool
 ) -> None:
-    """The GPU operator labels all nodes with its strategy, also those whose GPUs are whole."""
+    """The strategy is set once for a cluster, also for nodes with undivided GPUs."""
     labels = {"nvidia.com/mig.strategy": "single"} | ({ENABLED: enabled} if enabled else {})
     found = build.read(
         build.node("n", {"metadata": {"labels": labels}}), build.pod("half", annotations={"gpu-fraction": "0.5"})

@@ -9,14 +9,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import ClassVar
 
-import pytest
-
 from kai_solver.cluster.api import ApiError
 from kai_solver.cluster.resources import NAMESPACES
 from tests.cluster.plane.kai import KAI, Kai
 from tests.cluster.plane.plane import Component, free_ports
-from tests.support.gotools import KAI as KAIS_PROGRAMS
-from tests.support.gotools import ToolMissingError, go_module
 
 NAMESPACES_OF_KAI = KAI, "kai-resource-reservation", "kai-scale-adjust"
 
@@ -44,14 +40,6 @@ PROGRAMS: Mapping[str, tuple[str, Callable[[], tuple[str, ...]]]] = {
     ),
 }
 """Of each component its program, and the options that a test gives it beside its defaults."""
-
-
-def kais_programs() -> Path:
-    """Where KAI's components are; without them the test is skipped."""
-    try:
-        return go_module(KAIS_PROGRAMS)
-    except ToolMissingError as error:
-        pytest.skip(f"NOT TESTED against KAI itself: {error}")
 
 
 @dataclass(slots=True)

@@ -12,10 +12,10 @@ from tests.cluster.plane.checker import GPU
 from tests.cluster.plane.cluster import SPACE, STAYS_S, Cluster, Replica, pod, scheduled_condition
 from tests.cluster.plane.conftest import Make
 from tests.cluster.plane.kai import GROUP, Kai
-from tests.cluster.plane.kai_itself import KaiItself, kais_programs
+from tests.cluster.plane.kai_itself import KaiItself
 from tests.cluster.plane.plane import free_ports, wait_for
 from tests.cluster.plane.rehearsal import EXTERNAL, WORDS, rehearse
-from tests.kai.oracle import Kai as KaiInMemory
+from tests.kai.oracle import Oracle, kais_programs
 
 ALL_BUT_SCHEDULER = "pod grouper", "binder", "queue controller", "pod-group controller"
 
@@ -119,7 +119,7 @@ def test_what_we_know_is_decided_by_kai_as_its_scheduler_decides(make_cluster: M
     cluster = make_cluster()
     cluster.nodes(2)
     cluster.queues(lender=8, borrower=8)
-    kai, programs = KaiItself(cluster, programs=kais_programs()), kais_programs()
+    kai = KaiItself(cluster, programs=kais_programs())
     try:
         kai.start("scheduler", *ALL_BUT_SCHEDULER)
         cluster.pods(16, "borrower", "borrows")
@@ -128,7 +128,7 @@ def test_what_we_know_is_decided_by_kai_as_its_scheduler_decides(make_cluster: M
         kai.stop("scheduler")
         cluster.pods(4, "lender", "entitled")
         wait_for("we know of them", lambda: len(waiting_in(replica, "entitled")) == 4)
-        with KaiInMemory(programs / "kai-decides", cluster.folder) as oracle:
+        with Oracle(kai.programs / "kai-decides", cluster.folder) as oracle:
             decided = {pod: state.status for pod, state in oracle.decide(replica.snapshot()).items()}
         takes = {pod.split("/")[1] for pod, status in decided.items() if status == "Pipelined"}
         loses = {pod.split("/")[1] for pod, status in decided.items() if status == "Releasing"}

@@ -13,10 +13,11 @@ from kai_solver.cluster.api import ApiError
 from kai_solver.cluster.resources import POD_GROUPS, PODS
 from tests.cluster.plane.checker import GANG
 from tests.cluster.plane.cluster import ALL, CRDS, SPACE, Cluster, checker_of
-from tests.cluster.plane.kai_itself import KaiItself, kais_programs
+from tests.cluster.plane.kai_itself import KaiItself
 from tests.cluster.plane.kinds import LATE, QUEUE, THIRD_PARTY, Maker
 from tests.cluster.plane.plane import Plane, wait_for
 from tests.cluster.plane.workloads import ALONE, TOGETHER
+from tests.kai.oracle import kais_programs
 
 LIMIT_S = 60.0
 
@@ -148,7 +149,7 @@ def _grouped(kinds: Kinds) -> dict[str, tuple[str, str, object]]:
     """By pod: the workload, the name of its PodGroup, and its minimum, queue and priority."""
     api = kinds.cluster.plane.api
     specs = {one["metadata"]["name"]: one["spec"] for one in api.page(POD_GROUPS, namespace=SPACE, limit=ALL).items}
-    found = {}
+    found: dict[str, tuple[str, str, object]] = {}
     for one in api.page(PODS, namespace=SPACE, limit=ALL).items:
         labels, group = one["metadata"].get("labels") or {}, one["metadata"]["annotations"]["pod-group-name"]
         found[one["metadata"]["name"]] = (
