@@ -22,7 +22,7 @@ def gpu_request(whole_milli: int, annotations: Mapping[str, str]) -> GpuRequest:
     InputError
         What KAI's admission refuses, in its words (docs/kai-behaviour.md#admission): fraction and memory together or
         beside whole GPUs, a fraction outside (0, 1), memory that is no positive number of MiB, a number of devices
-        without either. Memory that no GPU has, too.
+        without either.
     """
     fraction = annotations.get(names.GPU_FRACTION)
     memory = annotations.get(names.GPU_MEMORY)
@@ -38,7 +38,7 @@ def gpu_request(whole_milli: int, annotations: Mapping[str, str]) -> GpuRequest:
             raise _refuse(names.GPU_FRACTION_DEVICES, problem, "Add one of them")
         return gpus_asked(whole_milli // MILLI) if whole_milli else NO_GPU
     portion_milli = _milli(fraction) if fraction is not None else 0
-    memory_mib = _memory(memory) if memory is not None else 0
+    memory_mib = _positive(names.GPU_MEMORY, "gpu-memory", memory) if memory is not None else 0
     count = _positive(names.GPU_FRACTION_DEVICES, "fraction count", devices) if devices is not None else 1
     return gpus_asked(count, portion_milli, memory_mib)
 
@@ -58,6 +58,13 @@ def with_row(gpu: GpuRequest, annotations: Mapping[str, str], name: str, notices
         )
         return gpu
     return gpus_asked(gpu.devices, row=word) if gpu.devices > 1 else gpu
+
+
+def warn_of_bytes(gpu: GpuRequest, name: str, notices: Notices) -> None:
+    """Report memory that no GPU has. Such a pod waits, as in KAI: admission does not refuse it."""
+    if gpu.memory_mib > _MOST_MEMORY_MIB:
+        cure = f'If these are bytes, write "{max(gpu.memory_mib >> 20, 1)}"'
+        notices.warn(name, f"annotation {names.GPU_MEMORY} is in MiB, and no GPU has {gpu.memory_mib} MiB. {cure}")
 
 
 def gpu_groups(labels: Mapping[str, str]) -> tuple[str, ...]:
@@ -90,15 +97,6 @@ def _milli(text: str) -> int:
         raise _refuse(names.GPU_FRACTION, problem, cure)
     # Nearly all of a device is still a share of it, and nearly nothing still one.
     return min(max(int((value * MILLI).to_integral_value(rounding=ROUND_CEILING)), 1), MILLI - 1)
-
-
-def _memory(text: str) -> int:
-    """MiB of each device."""
-    number = _positive(names.GPU_MEMORY, "gpu-memory", text)
-    if number > _MOST_MEMORY_MIB:
-        problem = f"gpu-memory is in MiB, and no GPU has {number} MiB"
-        raise _refuse(names.GPU_MEMORY, problem, f'If these are bytes, write "{max(number >> 20, 1)}"')
-    return number
 
 
 def _positive(annotation: str, name: str, text: str) -> int:

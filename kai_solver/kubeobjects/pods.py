@@ -11,7 +11,7 @@ from kai_solver.kubeobjects import names
 from kai_solver.kubeobjects.bindings import Binding, binding_of
 from kai_solver.kubeobjects.claims import ClaimBook
 from kai_solver.kubeobjects.constraints import ConstraintReader, marks
-from kai_solver.kubeobjects.gpus import gpu_groups, gpu_request, with_row
+from kai_solver.kubeobjects.gpus import gpu_groups, gpu_request, warn_of_bytes, with_row
 from kai_solver.kubeobjects.maintenance import read_run_time_s
 from kai_solver.kubeobjects.nodes import NodeReading
 from kai_solver.kubeobjects.notices import Notices
@@ -175,6 +175,7 @@ class PodReader:
             amounts = pod_request(raw.get("spec"), self.settings.policy.gpu_resources)
             gpu = gpu_request(amounts.get("gpu", 0), annotations)
             gpu = with_row(gpu, annotations, f"Pod {namespace}/{name}", self.notices)
+            warn_of_bytes(gpu, f"Pod {namespace}/{name}", self.notices)
         binding = binding_of(self.bindings, f"{namespace}/{name}", uid)
         status = self._status(raw, binding)
         node = _node(raw, status, binding)

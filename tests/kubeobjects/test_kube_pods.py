@@ -157,9 +157,10 @@ def test_what_admission_refuses_is_set_aside_by_name(build: Any, annotations: di
     assert any(text.startswith("Pod ns/p: metadata.annotations.gpu-") for text in build.texts(found, "set-aside"))
 
 
-def test_memory_of_a_gpu_in_bytes_is_set_aside_with_its_unit(build: Any) -> None:
+def test_a_pod_whose_gpu_memory_is_in_bytes_waits_with_a_warning_of_the_unit(build: Any) -> None:
     found = build.read(build.pod(annotations={"gpu-memory": "8589934592"}))
-    (text,) = build.texts(found, "set-aside")
+    assert [pod.gpu for gang in found.gangs for pod in gang.pods] == [GpuRequest(1, 0, 8_589_934_592)]
+    (text,) = (text for text in build.texts(found, "warning") if "gpu-memory" in text)
     assert "gpu-memory is in MiB, and no GPU has 8589934592 MiB" in text
     assert 'If these are bytes, write "8192"' in text
 

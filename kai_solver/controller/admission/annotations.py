@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from kai_solver.controller.admission.verdict import Verdict
 from kai_solver.domain import GpuRequest
 from kai_solver.kubeobjects.domains import read_may_use_spares
-from kai_solver.kubeobjects.gpus import with_row
+from kai_solver.kubeobjects.gpus import warn_of_bytes, with_row
 from kai_solver.kubeobjects.maintenance import read_run_time_s
 from kai_solver.kubeobjects.notices import Notices
 from kai_solver.kubeobjects.ownkeys import strays
@@ -25,8 +25,9 @@ def own_annotations(raw: Raw, kind: str) -> Verdict:
     return Verdict(warnings=(*values, *strays(annotations, kind)))
 
 
-def own_row(gpu: GpuRequest, annotations: Mapping[str, str]) -> Verdict:
-    """The same of the row in which a pod wants its GPUs."""
+def gpu_annotations(gpu: GpuRequest, annotations: Mapping[str, str]) -> Verdict:
+    """The same of the row in which a pod wants its GPUs, and of their memory."""
     notices = Notices()
     with_row(gpu, annotations, "Pod", notices)
+    warn_of_bytes(gpu, "Pod", notices)
     return Verdict(warnings=tuple(notice.text for notice in notices.all()))

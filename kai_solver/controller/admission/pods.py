@@ -5,7 +5,7 @@ Source: docs/kai-behaviour.md#admission.
 
 from dataclasses import dataclass
 
-from kai_solver.controller.admission.annotations import own_annotations, own_row
+from kai_solver.controller.admission.annotations import gpu_annotations, own_annotations
 from kai_solver.controller.admission.lookup import Lookup
 from kai_solver.controller.admission.queues import named_queue
 from kai_solver.controller.admission.verdict import FINE, Verdict, refuse, warn
@@ -70,7 +70,7 @@ def sharing(pod: Raw, policy: PodPolicy) -> Verdict:
     try:
         whole_milli = pod_request(pod.get("spec"), policy.kube.policy.gpu_resources).get("gpu", 0)
         gpu = gpu_request(whole_milli, annotations)
-        return (_variables(pod) if shares else FINE) + own_row(gpu, annotations)
+        return (_variables(pod) if shares else FINE) + gpu_annotations(gpu, annotations)
     except InputError as error:
         return refuse(error)
 

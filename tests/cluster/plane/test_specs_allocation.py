@@ -221,8 +221,12 @@ def test_parts_fill_all_gpus_of_a_node(spec: Spec) -> None:
 
 @specs("Schedule pod with resource request / GPU Resources / GPU memory request - too much memory for a single gpu")
 def test_more_memory_than_a_gpu_has(spec: Spec) -> None:
-    too_much = {"gpu-memory": str(MEMORY_MIB + 1000)}
-    assert spec.stays_pending(spec.pod("p", spec.queue(), 0, annotations=too_much))
+    queue, bytes_of_80_gb = spec.queue(), 80 * 10**9
+    pods = [
+        spec.pod(f"p-{memory}", queue, 0, annotations={"gpu-memory": str(memory)})
+        for memory in (MEMORY_MIB + 1000, bytes_of_80_gb)
+    ]
+    assert spec.stays_pending(*pods)
 
 
 # -- kinds of workloads ------------------------------------------------------------------------------------------------

@@ -46,6 +46,13 @@ def test_what_can_be_understood_is_admitted(
     assert judged(cluster, make_pod(annotations)).refusals == ()
 
 
+def test_gpu_memory_in_bytes_is_warned_of_and_admitted(cluster: Any, make_pod: Callable[..., Any]) -> None:
+    verdict = judged(cluster, make_pod({"gpu-memory": "8589934592"}))
+    (warning,) = (text for text in verdict.warnings if "gpu-memory" in text)
+    assert verdict.refusals == ()
+    assert warning.endswith('no GPU has 8589934592 MiB. If these are bytes, write "8192"')
+
+
 @pytest.mark.parametrize(
     ("annotations", "limits", "message"),
     [
