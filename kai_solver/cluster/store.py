@@ -135,7 +135,7 @@ def _kept(resource: Resource, key: str, item: Object) -> Object:
 def is_worth_a_cycle(resource: Resource, before: Mapping[str, Any] | None, after: Mapping[str, Any] | None) -> bool:
     """Whether a change can make a difference to what is decided; heartbeats and our own notes on objects cannot."""
     if resource == CSI_STORAGE_CAPACITIES:
-        return False  # no rule looks at them, and drivers write them all the time
+        return False  # drivers write them all the time; the next cycle sees them
     if before is None or after is None:
         return True
     if resource == CONFIG_MAPS:

@@ -122,7 +122,7 @@ def _warn_of_unused(document: Raw, parameters: Raw, notices: Notices) -> None:
     if document.get("config.usageDBConfig"):
         notices.warn("config.usageDBConfig", "is not used: a snapshot holds no past usage, fair share is without it")
     if parameters.flag("scheduleCSIStorage"):
-        notices.warn("schedulerParams.scheduleCSIStorage", "is not used: storage capacity is not considered")
+        notices.warn("schedulerParams.scheduleCSIStorage", "is not used: volumes of the same cycle do not count")
 
 
 def _policy(document: Raw, parameters: Raw, plugins: dict[str, Raw], notices: Notices) -> Policy:

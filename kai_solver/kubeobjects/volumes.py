@@ -2,14 +2,15 @@
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import cached_property
 
 from kai_solver.domain import NodeTerm, Requirement
 from kai_solver.kubeobjects import names
 from kai_solver.kubeobjects.notices import Notices, namespaced_key, read_each
 from kai_solver.kubeobjects.objects import RawObjects
 from kai_solver.kubeobjects.raw import Raw
-from kai_solver.kubeobjects.selectors import node_terms
+from kai_solver.kubeobjects.selectors import label_selector, node_terms
 
 _ROOT_CERTIFICATES = "kube-root-ca.crt"
 """A ConfigMap that Kubernetes puts into every namespace, also where an export left it out."""
@@ -22,12 +23,13 @@ ONE_POD = "rwop.kai-solver/"
 class Claim:
     """A PersistentVolumeClaim, as far as placing its pods is concerned.
 
-    ``trouble``: why no pod can use it as it is (KAI's words, which are kube-scheduler's); ``terms``: nodes that its
-    volume, or its class and the volumes that are free, allow, None where any will do; ``one_pod``: ReadWriteOncePod.
+    ``trouble``: why no pod can use it as it is (KAI's words, which are kube-scheduler's); ``entries``: of node terms,
+    which must all hold for a node: what its volume, or its class with the storage and volumes that are free, allows;
+    ``one_pod``: ReadWriteOncePod.
     """
 
     trouble: str = ""
-    terms: tuple[NodeTerm, ...] | None = None
+    entries: tuple[tuple[NodeTerm, ...], ...] = ()
     one_pod: bool = False
 
 
@@ -62,7 +64,7 @@ class Claims:
                 f"ConfigMap: Missing required configmaps: [{listed}]. Create them (or export ConfigMaps too)"
             )
         return PodNeeds(
-            terms=tuple(claim.terms for claim in found if claim.terms is not None and not claim.trouble),
+            terms=tuple(entry for claim in found if not claim.trouble for entry in claim.entries),
             blocked=tuple(dict.fromkeys(blocked)),
             alone_with=tuple(name for name, claim in claims.items() if claim and claim.one_pod),
         )
@@ -82,7 +84,7 @@ def read_claims(objects: RawObjects, notices: Notices) -> Claims:
     """Index what pods may need; broken objects are set aside with a notice."""
     volumes = read_each("PersistentVolume", objects.persistent_volumes, notices, _volume)
     classes = read_each("StorageClass", objects.storage_classes, notices, _class)
-    reader = _ClaimReader(volumes, classes)
+    reader = _ClaimReader(volumes, classes, objects, notices)
     maps = read_each("ConfigMap", objects.config_maps, notices, lambda _: True, namespaced_key)
     claims = read_each("PersistentVolumeClaim", objects.persistent_volume_claims, notices, reader.read, namespaced_key)
     return Claims(claims, frozenset(maps))
@@ -101,17 +103,43 @@ class _Volume:
 
 @dataclass(frozen=True, slots=True)
 class _Class:
-    """A StorageClass: does it wait for the pod, can it make volumes, and on which nodes (None: any)."""
+    """A StorageClass: does it wait for the pod, what makes its volumes, and on which nodes (None: any)."""
 
     waits: bool
-    provisions: bool
+    provisioner: str
     terms: tuple[NodeTerm, ...] | None
 
 
 @dataclass(frozen=True, slots=True)
+class _Store:
+    """A CSIStorageCapacity: the largest volume of a class that can be made, and for which nodes (empty: all)."""
+
+    storage_class: str
+    largest: int
+    term: NodeTerm
+
+
+@dataclass(frozen=True)
 class _ClaimReader:
+    """Reads claims beside the volumes and classes that there are."""
+
     volumes: Mapping[str, _Volume]
     classes: Mapping[str, _Class]
+    objects: RawObjects
+    notices: Notices
+    _room: dict[tuple[str, int], tuple[NodeTerm, ...] | None] = field(default_factory=dict)
+
+    @cached_property
+    def reporting(self) -> frozenset[str]:
+        """Drivers that say how much storage they have."""
+        drivers = read_each("CSIDriver", self.objects.csi_drivers, self.notices, _reports)
+        return frozenset(name for name, reports in drivers.items() if reports)
+
+    @cached_property
+    def stores(self) -> tuple[_Store, ...]:
+        """What drivers say. Read where a claim needs it: drivers of local storage write an object for each node."""
+        found = self.objects.csi_storage_capacities
+        return tuple(read_each("CSIStorageCapacity", found, self.notices, _store, namespaced_key).values())
 
     def read(self, raw: Raw) -> Claim:
         """A claim with what its volume or its class makes of it (kube-scheduler's plugin VolumeBinding)."""
@@ -124,7 +152,7 @@ class _ClaimReader:
             trouble = f'persistentvolumeclaim "{name}" bound to non-existent persistentvolume "{volume}"'
             return Claim(trouble, one_pod=one_pod)
         if volume:
-            return Claim(terms=self.volumes[volume].terms, one_pod=one_pod)
+            return Claim(entries=_entries(self.volumes[volume].terms), one_pod=one_pod)
         return self._unbound(raw, name, modes)
 
     def _unbound(self, raw: Raw, name: str, modes: frozenset[str]) -> Claim:
@@ -136,17 +164,30 @@ class _ClaimReader:
             return Claim(trouble, one_pod=one_pod)
         selected = raw.strings("metadata.annotations").get(SELECTED_NODE, "")
         if selected:
-            return Claim(terms=((Requirement("metadata.name", "In", (selected,)),),), one_pod=one_pod)
-        if kind.provisions:
-            return Claim(terms=kind.terms, one_pod=one_pod)
+            return Claim(entries=(((Requirement("metadata.name", "In", (selected,)),),),), one_pod=one_pod)
         asked = raw.get("spec.resources.requests.storage")
-        fitting = self._free(raw, storage_class, asked.quantity() if asked else 0, modes)
+        size = asked.quantity() if asked else 0
+        if kind.provisioner != MAKES_NONE:
+            room = self._terms_of_room(storage_class, size) if size and kind.provisioner in self.reporting else None
+            if room == ():
+                trouble = f'node(s) did not have enough free storage for persistentvolumeclaim "{name}"'
+                return Claim(trouble, one_pod=one_pod)
+            return Claim(entries=_entries(kind.terms, room), one_pod=one_pod)
+        fitting = self._free(raw, storage_class, size, modes)
         if not fitting:
             trouble = f'persistentvolumeclaim "{name}" didn\'t find available persistent volumes to bind'
             return Claim(trouble, one_pod=one_pod)
         anywhere = any(volume.terms is None for volume in fitting)
         terms = tuple(dict.fromkeys(term for volume in fitting for term in volume.terms or ()))
-        return Claim(terms=None if anywhere else terms, one_pod=one_pod)
+        return Claim(entries=_entries(None if anywhere else terms), one_pod=one_pod)
+
+    def _terms_of_room(self, storage_class: str, size: int) -> tuple[NodeTerm, ...] | None:
+        """Nodes for which the driver can make a volume of this size; None: any. Volumes being made do not count."""
+        key = storage_class, size
+        if key not in self._room:
+            fitting = [one for one in self.stores if one.storage_class == storage_class and one.largest >= size]
+            self._room[key] = None if any(not one.term for one in fitting) else _merged(one.term for one in fitting)
+        return self._room[key]
 
     def _free(self, raw: Raw, storage_class: str, size: int, modes: frozenset[str]) -> list[_Volume]:
         """Volumes that the claim could be bound to: of its class, large enough, free or kept for it."""
@@ -159,6 +200,23 @@ class _ClaimReader:
             and modes <= volume.modes
             and volume.holder in ("", own)
         ]
+
+
+def _entries(*terms: tuple[NodeTerm, ...] | None) -> tuple[tuple[NodeTerm, ...], ...]:
+    return tuple(entry for entry in terms if entry is not None)
+
+
+def _merged(terms: Iterable[NodeTerm]) -> tuple[NodeTerm, ...]:
+    """The same terms, with one for all values of a label: drivers of local storage report for each node."""
+    values: dict[str, set[str]] = {}
+    others: list[NodeTerm] = []
+    for term in terms:
+        if len(term) == 1 and term[0].operator == "In":
+            values.setdefault(term[0].key, set()).update(term[0].values)
+        else:
+            others.append(term)
+    merged = ((Requirement(key, "In", tuple(sorted(found))),) for key, found in values.items() if found)
+    return tuple(dict.fromkeys((*merged, *others)))
 
 
 SELECTED_NODE = "volume.kubernetes.io/selected-node"
@@ -191,8 +249,21 @@ def _class(raw: Raw) -> _Class:
     )
     return _Class(
         waits=raw.text("volumeBindingMode") == "WaitForFirstConsumer",
-        provisions=raw.text("provisioner") != MAKES_NONE,
+        provisioner=raw.text("provisioner"),
         terms=terms if topologies else None,
+    )
+
+
+def _reports(raw: Raw) -> bool:
+    return raw.flag("spec.storageCapacity")
+
+
+def _store(raw: Raw) -> _Store:
+    largest = raw.get("maximumVolumeSize") or raw.get("capacity")
+    return _Store(
+        storage_class=raw.text("storageClassName"),
+        largest=largest.quantity() if largest else -1,
+        term=label_selector(raw.get("nodeTopology")),
     )
 
 

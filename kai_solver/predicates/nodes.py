@@ -167,6 +167,8 @@ class NodePredicates:
         if values is None:
             values = _Grouped([label_value(node, requirement.key) for node in self._nodes])
             self._labels[requirement.key] = values
+        if requirement.operator == "In":  # a driver of local storage may list most nodes of a cluster
+            return values.spread(frozenset(requirement.values).__contains__)
         return values.spread(lambda value: value_matches(requirement, value))
 
 

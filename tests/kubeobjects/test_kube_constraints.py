@@ -212,6 +212,68 @@ def test_a_claim_whose_volume_is_being_made_for_a_node_goes_there(build: Any) ->
     assert found.node_terms == (((Requirement("metadata.name", "In", ("n",)),),),)
 
 
+def a_driver(**spec: Any) -> dict[str, Any]:
+    head = {"apiVersion": "storage.k8s.io/v1", "kind": "CSIDriver", "metadata": {"name": "csi.example"}}
+    return {**head, "spec": {"storageCapacity": True, **spec}}
+
+
+def a_store(name: str, node: str, **more: Any) -> dict[str, Any]:
+    """What the driver can still store on a node."""
+    metadata = {"namespace": "csi", "name": name}
+    head = {"apiVersion": "storage.k8s.io/v1", "kind": "CSIStorageCapacity", "metadata": metadata}
+    return {**head, "storageClassName": "local", "nodeTopology": {"matchLabels": {"host": node}}, **more}
+
+
+WANTED = claim(storageClassName="local", resources={"requests": {"storage": "5Gi"}})
+
+
+def test_a_volume_is_made_where_its_driver_has_storage(build: Any) -> None:
+    stores = [
+        a_store("b", "n-2", capacity="5Gi"),
+        a_store("a", "n-1", capacity="10Gi"),
+        a_store("full", "n-3", capacity="4Gi"),
+        a_store("no-large-ones", "n-4", capacity="10Gi", maximumVolumeSize="4Gi"),
+        a_store("of-another-class", "n-5", capacity="10Gi", storageClassName="other"),
+        a_store("says-nothing", "n-6"),
+        a_store("nowhere", "n-7", capacity="10Gi", nodeTopology=None),
+    ]
+    places = [{"matchLabelExpressions": [{"key": "zone", "values": ["a"]}]}]
+    kind = a_class(allowedTopologies=places)
+    found = build.one_pod(build.pod("p", USES_CLAIM), WANTED, kind, a_driver(), *stores).constraints
+    assert found.node_terms == (
+        ((Requirement("zone", "In", ("a",)),),),
+        ((Requirement("host", "In", ("n-1", "n-2")),),),
+    )
+    (reason,) = build.one_pod(build.pod("p", USES_CLAIM), WANTED, kind, a_driver(), *stores[2:]).constraints.blocked
+    assert reason == 'VolumeBinding: node(s) did not have enough free storage for persistentvolumeclaim "c"'
+
+
+@pytest.mark.parametrize(
+    "objects",
+    [
+        [],
+        [a_driver(storageCapacity=False)],
+        [a_driver(), a_store("everywhere", "n", capacity="5Gi", nodeTopology={})],
+    ],
+)
+def test_storage_does_not_matter_where_the_driver_says_nothing_or_has_it_everywhere(
+    build: Any, objects: list[dict[str, Any]]
+) -> None:
+    found = build.one_pod(build.pod("p", USES_CLAIM), WANTED, a_class(), *objects).constraints
+    assert (found.node_terms, found.blocked) == ((), ())
+    assert build.one_pod(build.pod("p", USES_CLAIM), WANTED, a_class(), a_driver()).constraints.blocked
+
+
+def test_a_broken_report_of_storage_is_set_aside_and_the_others_count(build: Any) -> None:
+    broken = a_store("broken", "n-1", capacity=[])
+    found = build.read(
+        build.pod("p", USES_CLAIM), WANTED, a_class(), a_driver(), broken, a_store("b", "n-2", capacity="5Gi")
+    )
+    ((pod,),) = (gang.pods for gang in found.gangs)
+    assert pod.constraints.node_terms == (((Requirement("host", "In", ("n-2",)),),),)
+    assert any(text.startswith("CSIStorageCapacity csi/broken: capacity") for text in build.texts(found, "set-aside"))
+
+
 def local_volume(name: str, zone: str, size: str = "10Gi", **more: Any) -> dict[str, Any]:
     required = {"nodeSelectorTerms": [{"matchExpressions": [expression("zone", "In", zone)]}]}
     spec = {"storageClassName": "local", "capacity": {"storage": size}, "nodeAffinity": {"required": required}}

@@ -17,6 +17,8 @@ import yaml
 from kai_solver.cluster.api import ApiError, Object, meta
 from kai_solver.cluster.resources import (
     CONFIG_MAPS,
+    CSI_DRIVERS,
+    CSI_STORAGE_CAPACITIES,
     DEVICE_CLASSES,
     EVENTS,
     JOBS,
@@ -76,22 +78,11 @@ CLEARED = (
     PERSISTENT_VOLUME_CLAIMS,
     PERSISTENT_VOLUMES,
     STORAGE_CLASSES,
+    CSI_DRIVERS,
+    CSI_STORAGE_CAPACITIES,
     SCHEDULING_SHARDS,
     KAI_CONFIGS,
 )
-NOT_APPLYING = {
-    "Scheduling of Pod with PVC / CSI storageclass / Don't schedule pod with invalid storage class": (
-        "it wants a CSI driver that provisions volumes; neither KAI nor we could run it"
-    ),
-    "Scheduling of Pod with PVC / CSI storageclass / Don't schedule pod with pvc that exceeds volume capacity": (
-        "it wants a CSI driver that reports capacity, which limits nothing here: docs/switching-from-kai.md"
-    ),
-    "Topology / Topology - 8 nodes / required zone and preferred rack - all pods in a zone, packed into 2 racks": (
-        "it wants eight workers; tests/placement has zones of several racks"
-    ),
-}
-"""Specs that no test here shows, and why."""
-
 TITLES: dict[str, str] = {}
 """Name of the test by the title of each spec whose behaviour it shows."""
 
@@ -174,13 +165,34 @@ def stocked(plane: Plane, folder: Path, *, claims: bool = False) -> Iterator[Clu
 def _claimed(cluster: Cluster, name: str) -> None:
     """A node whose GPUs only claims can have, and the class of all of them."""
     cluster.node(name, 0, **{"node-role.kubernetes.io__gpu-worker": ""})
-    api, selector = cluster.plane.api, {"cel": {"expression": f"device.driver == '{DRIVER}'"}}
     with suppress(ApiError):
-        api.create(DEVICE_CLASSES, "", {"metadata": {"name": DRIVER}, "spec": {"selectors": [selector]}})
-    pool = {"name": name, "generation": 1, "resourceSliceCount": 1}
-    devices = [{"name": f"gpu-{index}"} for index in range(GPUS)]
-    spec = {"driver": DRIVER, "nodeName": name, "pool": pool, "devices": devices}
-    api.create(RESOURCE_SLICES, "", {"metadata": {"name": name}, "spec": spec})
+        cluster.plane.api.create(DEVICE_CLASSES, "", device_class(DRIVER))
+    cluster.plane.api.create(RESOURCE_SLICES, "", slice_of(name, DRIVER, GPUS))
+
+
+def device_class(driver: str) -> Object:
+    """The class of all devices of a driver, of the same name."""
+    selector = {"cel": {"expression": f"device.driver == '{driver}'"}}
+    return {"metadata": {"name": driver}, "spec": {"selectors": [selector]}}
+
+
+def reported_storage(plane: Plane, driver: str, namespace: str, kind: str, **by_node: str) -> None:
+    """The driver says how much storage each node has for volumes of a class."""
+    with suppress(ApiError):
+        plane.api.create(CSI_DRIVERS, "", {"metadata": {"name": driver}, "spec": {"storageCapacity": True}})
+    for node, amount in by_node.items():
+        name = node.replace("_", "-")
+        here = {"matchLabels": {"kubernetes.io/hostname": name}}
+        body = {"storageClassName": kind, "nodeTopology": here, "capacity": amount}
+        plane.api.create(CSI_STORAGE_CAPACITIES, namespace, {"metadata": {"name": f"{kind}-{name}"}, **body})
+
+
+def slice_of(node: str, driver: str, count: int) -> Object:
+    """A node's devices of a driver."""
+    pool = {"name": node, "generation": 1, "resourceSliceCount": 1}
+    devices = [{"name": f"gpu-{index}"} for index in range(count)]
+    spec = {"driver": driver, "nodeName": node, "pool": pool, "devices": devices}
+    return {"metadata": {"name": f"{node}-{driver}"}, "spec": spec}
 
 
 @dataclass(slots=True)

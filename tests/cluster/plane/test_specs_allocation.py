@@ -20,9 +20,10 @@ from kai_solver.cluster.resources import (
     QUEUES,
     REPLICA_SETS,
     RUNTIME_CLASSES,
+    STORAGE_CLASSES,
     TOPOLOGIES,
 )
-from tests.cluster.plane.agents import GROUP
+from tests.cluster.plane.agents import GROUP, Provisioner, working
 from tests.cluster.plane.cluster import SPACE, Cluster, pod
 from tests.cluster.plane.kinds import Maker, reference
 from tests.cluster.plane.plane import ADMIN, Plane, wait_for
@@ -36,6 +37,7 @@ from tests.cluster.plane.specs import (
     STATEFUL_SETS,
     WORKERS,
     Spec,
+    reported_storage,
     spec_of,
     specs,
     stocked,
@@ -167,6 +169,36 @@ def test_a_pod_with_a_bound_claim(spec: Spec) -> None:
     spec.api.create(PERSISTENT_VOLUME_CLAIMS, SPACE, {"metadata": {"name": name}, "spec": claim})
     volumes = [{"name": "v", "persistentVolumeClaim": {"claimName": name}}]
     spec.wait_placed(spec.pod("p", spec.queue(), volumes=volumes))
+
+
+DISK = "disk.example.org"
+
+
+def claimed(spec: Spec, name: str, size: str, kind: str) -> str:
+    """A pod with a claim of its own for a volume of this class; returns the pod's whole name."""
+    body = {"accessModes": ["ReadWriteOnce"], "storageClassName": kind, "resources": {"requests": {"storage": size}}}
+    spec.api.create(PERSISTENT_VOLUME_CLAIMS, SPACE, {"metadata": {"name": f"{spec.name}-{name}"}, "spec": body})
+    volume = {"name": "v", "persistentVolumeClaim": {"claimName": f"{spec.name}-{name}"}}
+    return spec.pod(name, spec.name + "-q", volumes=[volume])
+
+
+@specs("Scheduling of Pod with PVC / CSI storageclass / Don't schedule pod with pvc that exceeds volume capacity")
+def test_a_volume_is_made_where_there_is_storage_for_it(spec: Spec) -> None:
+    spec.queue()
+    kind = {"provisioner": DISK, "volumeBindingMode": "WaitForFirstConsumer"}
+    spec.api.create(STORAGE_CLASSES, "", {"metadata": {"name": spec.name}, **kind})
+    reported_storage(spec.cluster.plane, DISK, SPACE, spec.name, worker_0="5Gi", worker_1="10Gi", worker_2="5Gi")
+    with working(Provisioner(spec.cluster.plane).look):
+        large, larger = claimed(spec, "large", "8Gi", spec.name), claimed(spec, "larger", "12Gi", spec.name)
+        assert spec.nodes_of(large) == ["worker-1"]
+        assert "enough free storage" in spec.told(larger)
+        assert spec.stays_pending(larger)
+
+
+@specs("Scheduling of Pod with PVC / CSI storageclass / Don't schedule pod with invalid storage class")
+def test_a_claim_of_a_class_that_does_not_exist(spec: Spec) -> None:
+    spec.queue()
+    assert spec.stays_pending(claimed(spec, "p", "1Gi", "invalid"))
 
 
 # -- resources ---------------------------------------------------------------------------------------------------------
@@ -666,6 +698,9 @@ def test_more_subgroups_than_there_are_is_a_warning_as_in_kai(spec: Spec) -> Non
 RACK = "spec/rack"
 
 
+ZONE = "spec/zone"
+
+
 @pytest.fixture
 def racks(spec: Spec) -> Iterator[str]:
     """A topology of two racks with two workers each; its name."""
@@ -708,6 +743,36 @@ def test_topologies(spec: Spec, racks: str, constraint: dict[str, str], size: in
     found = spec.nodes_of(*spec.gang("g", spec.queue(), size, gpus=gpus, topologyConstraint=stated))
     assert len({rack_of(node) for node in found}) == 1
     assert len(set(found)) == nodes
+
+
+@pytest.fixture
+def zones(spec: Spec) -> Iterator[str]:
+    """A topology of two zones with two racks of two workers each, four of which are there for the test alone."""
+    more = tuple(f"{spec.name}-worker-{index}" for index in range(len(WORKERS)))
+    for name in more:
+        spec.cluster.node(name)
+    spec.cluster.wait_nodes(2 * len(WORKERS) + 1)
+    for index, name in enumerate((*WORKERS, *more)):
+        labels = {ZONE: f"zone-{index // 4}", RACK: f"rack-{index // 2}"}
+        spec.api.patch(NODES, "", name, {"metadata": {"labels": labels}})
+    body = {"apiVersion": TOPOLOGIES.api_version, "kind": "Topology", "metadata": {"name": spec.name}}
+    levels = [{"nodeLabel": label} for label in (ZONE, RACK, HOST)]
+    spec.api.create(TOPOLOGIES, "", body | {"spec": {"levels": levels}})
+    yield spec.name
+    spec.clear()
+    for name in more:
+        spec.api.delete(NODES, "", name)
+    for name in WORKERS:
+        spec.api.patch(NODES, "", name, {"metadata": {"labels": {ZONE: None, RACK: None}}})
+
+
+@specs("Topology / Topology - 8 nodes / required zone and preferred rack - all pods in a zone, packed into 2 racks")
+def test_a_gang_in_one_zone_and_in_as_few_racks_as_can_be(spec: Spec, zones: str) -> None:
+    stated = {"topology": zones, "requiredTopologyLevel": ZONE, "preferredTopologyLevel": RACK}
+    found = spec.nodes_of(*spec.gang("g", spec.queue(), 4, gpus=8, topologyConstraint=stated))
+    labels = [spec.api.get(NODES, "", node)["metadata"]["labels"] for node in found]
+    assert len({one[ZONE] for one in labels}) == 1
+    assert len({one[RACK] for one in labels}) == 2
 
 
 @specs(
