@@ -19,12 +19,13 @@ BENCH_ARGS ?= --models default,fast --seeds 1..3
 TEST_ARGS ?=
 SOAK_MINUTES ?= 10
 FUZZ_MINUTES ?= 10
+SUITES ?=
 PLANE := tests/cluster/plane
 
 # Tests start hundreds of processes: compiled modules are kept, also where the caller's environment says otherwise.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: help env kernels run style types test test-rooms test-kai campaigns test-cluster soak fuzz image tools test-fast lint bench bench-scale bench-links bench-cluster rehearsal bench-steady bench-http conformance reports report-hour report-openb docs docs-check manifests pictures lock clean
+.PHONY: help env kernels run style types test test-rooms test-kai kai-specs campaigns test-cluster soak fuzz image tools test-fast lint bench bench-scale bench-links bench-cluster rehearsal bench-steady bench-http conformance reports report-hour report-openb docs docs-check manifests pictures lock clean
 
 help: ## Show this list
 	@awk -F':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -122,6 +123,9 @@ bench-links: $(STAMP) ## Measure what links between GPUs cost a cycle (about 5 m
 
 bench-cluster: $(STAMP) ## Measure the controller on a real control plane, 500 nodes and 4,000 pods, beside KAI itself (needs Go once, about 10 minutes)
 	$(BIN)/python -m tests.cluster.plane.bench
+
+kai-specs: $(STAMP) ## KAI's own end-to-end specs against our controller (15 minutes; Go builds them once, in five)
+	$(BIN)/python -m tests.cluster.plane.kai_specs $(SUITES)
 
 rehearsal: $(STAMP) ## Hand over from KAI and go back, 200 nodes with running work on a real control plane (needs Go once, about 3 minutes)
 	$(BIN)/python -m tests.cluster.plane.rehearsal

@@ -56,6 +56,8 @@ class GoModule:
         Where ``go.mod``, ``go.sum`` and the files that import what is pinned are.
     programs
         Name of each program, and the ``main`` package that it is built from.
+    tests_of
+        A module that is pinned so: the programs are tests of its packages, by its own ``go.mod`` and ``go.sum``.
     """
 
     name: str
@@ -63,6 +65,7 @@ class GoModule:
     folder: Path
     programs: Mapping[str, str]
     ldflags: str = ""
+    tests_of: str = ""
 
 
 class ToolMissingError(Exception):
@@ -98,7 +101,38 @@ KAI = GoModule(
     _DECIDES,
     {"kai-decides": ".", **{f"kai-{name}": f"github.com/NVIDIA/KAI-scheduler/cmd/{name}" for name in _KAIS}},
 )
-TOOLS: Mapping[str, GoTool | GoModule] = {tool.name: tool for tool in (HELM, KUBECONFORM, KUBERNETES, KWOK, KAI)}
+KAI_SPECS = GoModule(
+    "kai-specs",
+    "v0.12.0",
+    _DECIDES,
+    {
+        suite.rpartition("/")[2]: f"./test/e2e/suites/{suite}"
+        for suite in (
+            "allocate/applying_options",
+            "allocate/elastic",
+            "allocate/node_order",
+            "allocate/predicates",
+            "allocate/priority",
+            "allocate/quota",
+            "allocate/resources",
+            "allocate/subgroups",
+            "allocate/topology",
+            "api/crds/podgroup",
+            "api/events",
+            "consolidation",
+            "integrations/k8s_native",
+            "integrations/third_party/generic_integration",
+            "preempt",
+            "reclaim",
+        )
+    },
+    tests_of="github.com/NVIDIA/KAI-scheduler",
+)
+"""KAI's end-to-end specs, but for those of workloads whose operators are not here (Kubeflow, Ray, Knative, Spark)."""
+
+TOOLS: Mapping[str, GoTool | GoModule] = {
+    tool.name: tool for tool in (HELM, KUBECONFORM, KUBERNETES, KWOK, KAI, KAI_SPECS)
+}
 
 
 def cache_folder() -> Path:
@@ -152,15 +186,20 @@ def _build_module(module: GoModule, folder: Path) -> None:
     with tempfile.TemporaryDirectory(prefix=f"build-{module.name}-") as work:
         for file in (module.folder / "go.mod", module.folder / "go.sum", *module.folder.glob("*.go")):
             shutil.copy(file, work)
+        inside, verb = work, ["build"]
+        if module.tests_of:
+            _go(module, work, "mod", "download", module.tests_of, mode="readonly")
+            inside = _go(module, work, "list", "-m", "-f", "{{.Dir}}", module.tests_of, mode="readonly").strip()
+            verb = ["test", "-c"]
         for name, package in module.programs.items():
             if not (folder / name).is_file():
                 built = folder / f".{name}.{os.getpid()}"
-                _go(module, work, *_build_words(module.ldflags, built, package), mode="readonly")
+                _go(module, inside, *verb, *_build_words(module.ldflags, built, package), mode="readonly")
                 built.replace(folder / name)
 
 
 def _build_words(ldflags: str, target: Path, package: str) -> tuple[str, ...]:
-    return "build", "-trimpath", "-ldflags", f"-s -w {ldflags}".strip(), "-o", str(target), package
+    return "-trimpath", "-ldflags", f"-s -w {ldflags}".strip(), "-o", str(target), package
 
 
 def _build(tool: GoTool, program: Path) -> None:
@@ -169,7 +208,7 @@ def _build(tool: GoTool, program: Path) -> None:
         (Path(work) / "go.mod").write_text(_module_file(tool))
         built = program.with_name(f".{tool.name}.{os.getpid()}")
         _go(tool, work, "get", f"{tool.package}@{tool.version}")
-        _go(tool, work, *_build_words(tool.ldflags, built, tool.package))
+        _go(tool, work, "build", *_build_words(tool.ldflags, built, tool.package))
         built.replace(program)
 
 
@@ -178,7 +217,8 @@ def _module_file(tool: GoTool) -> str:
     return f"module tools\n\ngo {GO_LANGUAGE}\n\nrequire {tool.module} {tool.version}\n\n{replaces}"
 
 
-def _go(tool: GoTool | GoModule, work: str, *words: str, mode: str = "mod") -> None:
+def _go(tool: GoTool | GoModule, work: str, *words: str, mode: str = "mod") -> str:
+    """Run it; returns what it prints."""
     command = ["nice", "-n", "19", "go", *words] if shutil.which("nice") else ["go", *words]
     env = os.environ | {"GOWORK": "off", "CGO_ENABLED": "0", "GOFLAGS": f"-mod={mode} -buildvcs=false"}
     try:
@@ -188,6 +228,7 @@ def _go(tool: GoTool | GoModule, work: str, *words: str, mode: str = "mod") -> N
     if done.returncode:
         last = (done.stderr.strip() or done.stdout.strip()).splitlines()[-3:]
         raise ToolMissingError(f"{tool.name}: go {words[0]} failed: {' / '.join(last)}")
+    return done.stdout
 
 
 @contextmanager
