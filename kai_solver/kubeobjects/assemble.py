@@ -9,6 +9,7 @@ from kai_solver.domain import Constraints, Gang, Node, Pod, Policy, Queue, Snaps
 from kai_solver.domain.object_limits import MOST_UNOFFERED
 from kai_solver.errors import InputError
 from kai_solver.kubeobjects import names, shards
+from kai_solver.kubeobjects.access import no_spares_text
 from kai_solver.kubeobjects.anchors import anchored
 from kai_solver.kubeobjects.bare import read_bare
 from kai_solver.kubeobjects.bindings import read_bindings
@@ -306,7 +307,10 @@ class _Finish:
         for key, gang in membership.gangs.items():
             try:
                 asks_pods = strict or key in unwritten
-                found.append(self._gang(gang, assigned.get(key, []), since_s.get(key), asks_pods=asks_pods))
+                judged = key not in membership.unjudged
+                found.append(
+                    self._gang(gang, assigned.get(key, []), since_s.get(key), asks_pods=asks_pods, is_judged=judged)
+                )
             except Exception as error:
                 text = self.notices.set_aside(f"PodGroup {key}", error)
                 pods = tuple(filter(None, (self._part(pod) for pod, _ in assigned.get(key, []))))
@@ -333,8 +337,19 @@ class _Finish:
             return replace(pod, constraints=rules).finish(self.schema, podset)
         return self.recall.finish(pod, self.schema, podset)
 
-    def _gang(self, gang: Gang, assigned: list[tuple[RawPod, str]], since_s: float | None, *, asks_pods: bool) -> Gang:
-        """``since_s``: when it came to be, as its PodGroup states; ``asks_pods``: they say when it began."""
+    def _gang(
+        self,
+        gang: Gang,
+        assigned: list[tuple[RawPod, str]],
+        since_s: float | None,
+        *,
+        asks_pods: bool,
+        is_judged: bool,
+    ) -> Gang:
+        """``since_s``: when it came to be, as its PodGroup states; ``asks_pods``: they say when it began.
+
+        ``is_judged``: admission saw where its queue is named.
+        """
         standing = [entry for entry in assigned if self._stands(entry[0])]
         pods = tuple(self._finished(pod, podset) for pod, podset in standing)
         lost = (
@@ -345,32 +360,33 @@ class _Finish:
             self.notices.set_aside(f"PodGroup {gang.key}", f"{reason}. Export that node too")
             gang = replace(gang, set_aside=reason)
         if gang.set_aside and self.settings.trust.strict and any(pod.status.is_active for pod in pods):
-            may_use = gang.queue and not self.settings.access.keeps_from_queue(gang.queue, gang.namespace)
+            why = self.settings.access.keeps_from_queue(gang.queue, gang.namespace, is_judged=is_judged)
+            may_use = gang.queue and not why
             return _only_held(gang, pods, gang.queue if may_use else self.settings.default_queue)
         if lost is not None:
             return replace(gang, pods=pods)
-        gang = self._permitted(gang, is_active=any(pod.status.is_active for pod in pods))
+        gang = self._permitted(gang, is_active=any(pod.status.is_active for pod in pods), is_judged=is_judged)
         running = (pod.raw for pod, _ in assigned if pod.status.is_active) if asks_pods else ()
         created = () if since_s is None else tuple(pod.order[1] for pod, _ in assigned if pod.order[1])
         return self.recall.gathered(gang, pods, running, since_s, created)
 
-    def _permitted(self, gang: Gang, *, is_active: bool) -> Gang:
+    def _permitted(self, gang: Gang, *, is_active: bool, is_judged: bool) -> Gang:
         """The gang without what its namespace may not use.
 
         A gang that runs in a queue that it may not use counts in the default queue: set aside, it could not be evicted.
         """
         access = self.settings.access
         if gang.may_use_spares and access.keeps_from_spares(gang.namespace):
-            text = f"namespace {gang.namespace} may not use spare nodes: {names.OWN_MAY_USE_SPARES} is ignored"
-            self.notices.warn(f"PodGroup {gang.key}", text)
+            self.notices.warn(f"PodGroup {gang.key}", no_spares_text(gang.namespace))
             gang = replace(gang, may_use_spares=False)
-        why = access.keeps_from_queue(gang.queue, gang.namespace)
+        why = access.keeps_from_queue(gang.queue, gang.namespace, is_judged=is_judged)
         if not why or gang.set_aside:
             return gang
         if is_active:
             self.notices.warn(f"PodGroup {gang.key}", f"{why}: it counts in queue {self.settings.default_queue}")
             return replace(gang, queue=self.settings.default_queue)
-        self.notices.set_aside(f"PodGroup {gang.key}", f"{why}. Name another queue")
+        cure = "Name another queue" if is_judged else "Name another queue, or name it on the pods if you may use it"
+        self.notices.set_aside(f"PodGroup {gang.key}", f"{why}. {cure}")
         return replace(gang, set_aside=why)
 
     def _stands(self, pod: RawPod) -> bool:

@@ -9,6 +9,7 @@ from kai_solver.domain import Gang, inherited
 from kai_solver.domain.object_limits import MOST_EMPTY_SUBGROUPS
 from kai_solver.errors import InputError
 from kai_solver.kubeobjects import names
+from kai_solver.kubeobjects.access import no_spares_text
 from kai_solver.kubeobjects.domains import read_may_use_spares
 from kai_solver.kubeobjects.grouping import (
     Claimed,
@@ -44,7 +45,8 @@ class Membership:
     """Gangs with their pods, gangs of other node pools, and the pods that found none of ours.
 
     ``ungrouped``: those that another component is to group first; ``unwritten``: gangs that have no PodGroup;
-    ``stated_creation_s``: since when gangs of ours are there, as their PodGroups state.
+    ``stated_creation_s``: since when gangs of ours are there, as their PodGroups state; ``unjudged``: gangs without a
+    PodGroup whose queue is named where admission does not see it.
     """
 
     gangs: dict[str, Gang]
@@ -54,6 +56,7 @@ class Membership:
     ungrouped: list[RawPod] = field(default_factory=list)
     stated_creation_s: dict[str, float] = field(default_factory=dict)
     unwritten: set[str] = field(default_factory=set)
+    unjudged: set[str] = field(default_factory=set)
 
 
 def assign(
@@ -301,6 +304,7 @@ class _Grouped:
     own: OwnGroup | None
     empty: int
     lacks_room: bool
+    is_judged: bool
 
 
 def _group(
@@ -324,6 +328,8 @@ def _group(
         if found.key not in outcome.gangs:
             outcome.gangs[found.key] = grouped.gang
             outcome.unwritten.add(found.key)
+            if not grouped.is_judged:
+                outcome.unjudged.add(found.key)
             if grouped.is_fallback:
                 text = f"no label {around.settings.queue_label_key} on its pods or owners: queue {grouped.gang.queue}"
                 reader.notices.warn(f"PodGroup {found.key}", text)
@@ -363,6 +369,9 @@ def _follow(outcome: Membership, key: str, stands: Object, wanted: OwnGroup, rea
 
 def _read(found: Claimed, reader: GangReader, around: Surroundings, lacks: Callable[[int], bool]) -> _Grouped:
     grouped = found.group(around, lacks)
+    if grouped.lacks_spares:
+        text = f"{no_spares_text(found.namespace)}. An owner asks for them, and no pod"
+        reader.notices.warn(f"PodGroup {found.key}", text)
     gang = replace(reader.read_made(grouped.pod_group), queue_source=grouped.queue.source)
     fallback, empty, lacks_room = grouped.queue.is_fallback, grouped.empty, grouped.lacks_room
-    return _Grouped(gang, grouped.podsets, fallback, grouped.own, empty, lacks_room)
+    return _Grouped(gang, grouped.podsets, fallback, grouped.own, empty, lacks_room, grouped.is_judged)

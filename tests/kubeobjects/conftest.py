@@ -9,6 +9,7 @@ import pytest
 
 from kai_solver.domain import Gang, Pod, Snapshot
 from kai_solver.kubeobjects import KubeSettings, RawObjects, objects_from_documents, snapshot_from_objects
+from kai_solver.kubeobjects.recall import Recall
 
 Object = dict[str, Any]
 DATA = Path(__file__).parent / "data"
@@ -91,13 +92,15 @@ class Build:
         found: Object = merged(base, more or {})
         return found
 
-    def read(self, *objects: Mapping[str, Any], settings: KubeSettings | None = None) -> Snapshot:
+    def read(
+        self, *objects: Mapping[str, Any], settings: KubeSettings | None = None, recall: Recall | None = None
+    ) -> Snapshot:
         """Sort the objects by kind and read them; a node ``n`` is added where there is none."""
         found = list(objects)
         if not any(value.get("kind") == "Node" for value in found):
             found.append(self.node())
         raw = objects_from_documents([("file.yaml", value) for value in found])
-        return snapshot_from_objects(raw, now_s=self.now_s, settings=settings)
+        return snapshot_from_objects(raw, now_s=self.now_s, settings=settings, recall=recall)
 
     def one_pod(self, *objects: Mapping[str, Any], settings: KubeSettings | None = None) -> Pod:
         """The only pod that belongs to a gang."""

@@ -11,7 +11,7 @@ from kai_solver.controller.admission.review import Asked
 from kai_solver.controller.admission.verdict import FINE, Verdict, refuse
 from kai_solver.kubeobjects import KubeSettings, names
 from kai_solver.kubeobjects.access import OPEN, Allowance
-from kai_solver.kubeobjects.grouping import queue_of_pod
+from kai_solver.kubeobjects.grouping import queue_of_pod, wants_spares
 from kai_solver.kubeobjects.raw import Raw
 
 ANNOTATIONS: Mapping[str, frozenset[str]] = {
@@ -62,7 +62,7 @@ class Rights:
         queue = self._queue(after, kind)
         if queue and queue != (self._queue(before, kind) if asked.before else ""):
             verdict += _use(self.kube.access.of_queue(queue), asked, f"queue {queue}")
-        if _wants_spares(after) and not (asked.before and _wants_spares(before)):
+        if _wants_spares(after, kind) and not (asked.before and _wants_spares(before, kind)):
             verdict += _use(self.kube.access.spares, asked, f"spare nodes ({names.OWN_MAY_USE_SPARES})")
         for key in _changed_marks(before, after, kind) if self.guard else ():
             verdict += refuse(f"{key} may be written only by schedulers, not by {asked.user}. Leave it out")
@@ -83,8 +83,9 @@ def _use(rules: tuple[Allowance, ...], asked: Asked, what: str) -> Verdict:
     )
 
 
-def _wants_spares(raw: Raw) -> bool:
-    return raw.strings("metadata.annotations").get(names.OWN_MAY_USE_SPARES) == "true"
+def _wants_spares(raw: Raw, kind: str) -> bool:
+    labels = raw.strings("metadata.labels") if kind == "Pod" else {}
+    return wants_spares(labels, raw.strings("metadata.annotations"))
 
 
 def _changed_marks(before: Raw, after: Raw, kind: str) -> Iterator[str]:

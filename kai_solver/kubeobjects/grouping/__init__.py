@@ -11,12 +11,16 @@ from typing import Any
 
 from kai_solver.domain.object_limits import MOST_EMPTY_SUBGROUPS
 from kai_solver.errors import InputError
+from kai_solver.kubeobjects import names
 from kai_solver.kubeobjects.grouping.inherit import (
     QueueChoice,
     Surroundings,
+    are_spares_judged,
     choose_queue,
+    is_queue_judged,
     pod_group_object,
     queue_of_pod,
+    wants_spares,
 )
 from kai_solver.kubeobjects.grouping.model import Group, Member, Part, PodGrouper
 from kai_solver.kubeobjects.grouping.registry import BUILT_IN, ENTRY_POINTS, by_priority, groupers
@@ -44,6 +48,10 @@ class Grouped:
         Subgroups beyond two for each pod: its own, and one that this is part of.
     lacks_room
         Whether it was set aside, as its namespace has too many of those.
+    is_judged
+        False where the author has to be one that may use the queue, and admission did not see where it is named.
+    lacks_spares
+        Whether the same is so of spare nodes, which are then not asked for.
     """
 
     pod_group: dict[str, Any]
@@ -53,6 +61,8 @@ class Grouped:
     own: OwnGroup | None
     empty: int = 0
     lacks_room: bool = False
+    is_judged: bool = True
+    lacks_spares: bool = False
 
 
 Claim = tuple[PodGrouper, str]
@@ -90,10 +100,17 @@ class Claimed:
         if is_over:
             text = f"more than {MOST_EMPTY_SUBGROUPS:,} subgroups of namespace {self.namespace} have no pods yet"
             group = Group(problem=f"{text}. Use fewer, larger subgroups")
+        access, settings = around.settings.access, around.settings
         queue = choose_queue(self.members, around)
+        asks_for_author = access.asks_for_author(queue.queue, self.namespace)
+        is_judged = not asks_for_author or is_queue_judged(queue, self.members, settings)
+        lacks_spares = access.spares_ask_for_author(self.namespace) and not are_spares_judged(self.members)
         written = pod_group_object(self.name, group, self.members, queue.queue, around)
-        own = own_group(written, group, self.members)
-        return Grouped(written, group.podsets, queue, self.family.name, own, empty, is_over)
+        if lacks_spares:
+            del written["metadata"]["annotations"][names.OWN_MAY_USE_SPARES]
+        # A PodGroup keeps its queue, whatever the owner says later: one that no author was judged for is not written.
+        own = own_group(written, group, self.members) if is_judged else None
+        return Grouped(written, group.podsets, queue, self.family.name, own, empty, is_over, is_judged, lacks_spares)
 
 
 def claim_of(member: Member) -> Claim:
@@ -163,4 +180,5 @@ __all__ = [
     "pod_group_object",
     "podsets_by_family",
     "queue_of_pod",
+    "wants_spares",
 ]

@@ -14,11 +14,15 @@ from kai_solver.kubeobjects.settings import KubeSettings
 
 @dataclass(frozen=True, slots=True)
 class QueueChoice:
-    """The queue of a gang, in words what named it, and whether nothing did."""
+    """The queue of a gang, in words what named it, and whether nothing did.
+
+    ``is_stated``: by objects of the workload, not by its namespace.
+    """
 
     queue: str
     source: str
     is_fallback: bool = False
+    is_stated: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,10 +55,28 @@ def choose_queue(members: Sequence[Member], around: Surroundings) -> QueueChoice
     namespace = members[0].pod.namespace
     by_namespace = around.namespace_labels.get(namespace, {}).get(key)
     if by_namespace:
-        return QueueChoice(by_namespace, f"label {key} of namespace {namespace}")
+        return QueueChoice(by_namespace, f"label {key} of namespace {namespace}", is_stated=False)
     if namespace in around.namespace_queues:
-        return QueueChoice(namespace, f"the quota of namespace {namespace}")
-    return QueueChoice(around.settings.default_queue, "no object names one", is_fallback=True)
+        return QueueChoice(namespace, f"the quota of namespace {namespace}", is_stated=False)
+    return QueueChoice(around.settings.default_queue, "no object names one", is_fallback=True, is_stated=False)
+
+
+def is_queue_judged(choice: QueueChoice, members: Sequence[Member], settings: KubeSettings) -> bool:
+    """Whether admission, which sees no owners, saw the queue: a pod names it, or the workload names none."""
+    named = (queue_of_pod(member.pod.labels, member.pod.annotations, settings) for member in members)
+    return not choice.is_stated or choice.queue in named
+
+
+def are_spares_judged(members: Sequence[Member]) -> bool:
+    """The same of the wish for spare nodes."""
+    wanted = members[0].stated(names.OWN_MAY_USE_SPARES) == "true"
+    return not wanted or any(wants_spares(member.pod.labels, member.pod.annotations) for member in members)
+
+
+def wants_spares(labels: Mapping[str, str], annotations: Mapping[str, str]) -> bool:
+    """Whether a pod itself asks for spare nodes."""
+    key = names.OWN_MAY_USE_SPARES
+    return "true" in (labels.get(key), annotations.get(key))
 
 
 def queue_of_pod(labels: Mapping[str, str], annotations: Mapping[str, str], settings: KubeSettings) -> str:

@@ -108,8 +108,10 @@ def test_the_queue_that_is_judged_is_the_one_in_which_the_pod_runs(
 
 def test_spares_are_used_by_those_whom_a_rule_names() -> None:
     wanted = pod(**{"kai-solver/may-use-spares": "true"})
-    assert rights(**RULES).verdict(asked(wanted), "Pod").refusals
-    assert rights(**RULES).verdict(asked(wanted, namespace="operations"), "Pod").refusals == ()
+    by_label = {"metadata": {"name": "p", "labels": {"kai-solver/may-use-spares": "true"}}}
+    for pod_that_asks in (wanted, by_label):
+        assert rights(**RULES).verdict(asked(pod_that_asks), "Pod").refusals
+        assert rights(**RULES).verdict(asked(pod_that_asks, namespace="operations"), "Pod").refusals == ()
 
 
 @pytest.mark.parametrize(("kind", "key"), [(kind, key) for kind in ANNOTATIONS for key in sorted(ANNOTATIONS[kind])])
