@@ -3,7 +3,7 @@
 A wish that is not yet written is replaced by a newer one for the same thing. Between two writes there is a pause, 20
 times as long while gangs are being bound. Several threads may write, but never the same thing at once. What fails for a
 while is tried again, later each time, and after all that has not failed. What fails for good is dropped and counted: a
-report is lost, no action, and the next cycle reports again.
+report is lost, no action, and the next cycle reports again. Both are told, seldom: see `Writer.complain`.
 
 All writes wait only where the server itself is in trouble. A fault of its own (500) may be that of a webhook for some
 objects alone, and may last for days: no other object waits for that.
@@ -34,6 +34,15 @@ _AWAY = (0, 429, 503)
 REMEMBERED_S = 600.0
 """How long it is remembered when a key was written: no wish waits longer for its turn (`Wish.every_s`)."""
 
+TOLD_AGAIN_S = 3600.0
+"""A failure is told again after so long."""
+
+_MOST_TOLD = 10
+"""Objects of one kind whose failures are told with one reason in that time: without a right, every write fails."""
+
+_TOLD_TRIES = 8
+"""Failed tries in a row after which that is told: about a minute, so a webhook that restarts is not."""
+
 _IDLE_S = 0.5
 
 
@@ -57,7 +66,8 @@ class Wish:
     Attributes
     ----------
     key
-        What it is about: a newer wish with the same key takes its place.
+        What it is about: a newer wish with the same key takes its place. First the kind, last what is written of the
+        object.
     act
         Does it; False where there was nothing to do. May raise `ApiError`.
     every_s
@@ -72,9 +82,13 @@ class Wish:
 
 @dataclass(slots=True)
 class Counts:
-    """How many wishes were written, dropped since the server refused them for good, or since there were too many."""
+    """How many wishes were written, dropped since the server refused them for good, or since there were too many.
+
+    ``failed``: tries that failed and are made again.
+    """
 
     written: int = 0
+    failed: int = 0
     refused: int = 0
     dropped: int = 0
 
@@ -94,7 +108,8 @@ class Writer:
     most
         So many may wait; beyond it events and sums (`Order.LATER`, `Order.LAST`) are dropped.
     complain
-        Called with wishes that were refused for good, each kind of refusal once.
+        Called where writes of an object were refused for good, or fail again and again: for each object and reason once
+        an hour, and for at most 10 objects of a kind with one reason.
     """
 
     fence: Callable[[], bool]
@@ -115,7 +130,8 @@ class Writer:
     _failing: dict[str, set[Key]] = field(default_factory=dict)
     """By kind, keys that failed since one of the kind was written; not more than `_SEVERAL`."""
     _written_s: dict[Key, float] = field(default_factory=dict)
-    _reported: set[tuple[str, str]] = field(default_factory=set)
+    _told: dict[tuple[str, str], dict[Key, float]] = field(default_factory=dict)
+    """By kind and reason, the objects of which a failure was told, and when."""
     _numbers: "itertools.count[int]" = field(default_factory=itertools.count)
     _writing: set[Key] = field(default_factory=set)
     _held: set[Key] = field(default_factory=set)
@@ -275,13 +291,22 @@ class Writer:
         with self._lock:
             self._failed.pop(wish.key, None)
             self.counts.refused += 1
-            kind = (wish.key[0], error.reason)
-            is_new = kind not in self._reported
-            self._reported.add(kind)
+            is_news = self._is_news(wish.key, error)
             pause_s = self._pause_s(1 / self.rate)
-        if is_new:
+        if is_news:
             self.complain(wish.key, error)
         return pause_s
+
+    def _is_news(self, key: Key, error: ApiError) -> bool:
+        """Whether to tell of a failure; if so it is noted as told."""
+        now_s, told = self.monotonic(), self._told.setdefault((key[0], error.reason), {})
+        while told and (first := next(iter(told.items())))[1] <= now_s - TOLD_AGAIN_S:
+            del told[first[0]]
+        subject = key[:-1] or key
+        if subject in told or len(told) >= _MOST_TOLD:
+            return False
+        told[subject] = now_s
+        return True
 
     def _put_off(self, wish: Wish, error: ApiError) -> float:
         """Have it tried again later; seconds to pause, for all threads where the server is in trouble."""
@@ -293,7 +318,12 @@ class Writer:
             if len(failing) < _SEVERAL:
                 failing.add(wish.key)
             is_failing = self._fails(wish.key)
+            self.counts.failed += 1
+            is_long = times >= _TOLD_TRIES and error.status not in _AWAY
+            is_news = is_long and self._is_news(wish.key, error)
         self._again(wish)
+        if is_news:
+            self.complain(wish.key, error)
         if error.status in _AWAY:
             return self._rest_s(error)
         with self._lock:

@@ -144,7 +144,11 @@ class Metrics:
             "solver_past_usage_age_seconds", "Age of the past usage that counts; 0 if none is configured."
         )
         self.usage_failures = self._counter("solver_past_usage_failures", "Failed attempts to ask for past usage.")
-        self.status_writes = self._counter("solver_status_writes", "Statuses and events, by outcome.", "outcome")
+        self.status_writes = self._counter(
+            "solver_status_writes",
+            "Writes of statuses and events: written, failed (and tried again), refused or dropped.",
+            "outcome",
+        )
         self.relists = self._counter("solver_watch_faults", "Lists and watches that failed.", "resource", "reason")
         self.api_seconds = self._histogram(
             "solver_api_request_seconds", "Requests to the API server, without watches.", _SECONDS, "verb"

@@ -3,7 +3,7 @@
 import pytest
 
 from kai_solver.cluster.api import ApiError
-from kai_solver.cluster.writer import Order, Wish, Writer
+from kai_solver.cluster.writer import TOLD_AGAIN_S, Order, Wish, Writer
 
 
 class Clock:
@@ -190,6 +190,65 @@ def test_what_is_refused_for_good_is_dropped_and_told_once() -> None:
     assert world.all() == []
     assert told == [("a",)]
     assert world.writer.counts.refused == 2
+
+
+def run_for(world: World, seconds: float) -> None:
+    ends_s = world.clock.now + seconds
+    while world.clock.now < ends_s:
+        world.clock.now += world.writer.step() or 0.5
+
+
+def test_what_fails_again_and_again_is_told_once_an_hour_and_not_at_first() -> None:
+    world, told = World(), list[tuple[str, ...]]()
+    world.writer.complain = lambda key, _: told.append(key)
+    refused_for_ever(world, "podgroups", "n/bad", "spec")
+    run_for(world, 30.0)
+    assert told == [], "a webhook that restarts is away for as long"
+    run_for(world, 60.0)
+    assert told == [("podgroups", "n/bad", "spec")]
+    run_for(world, TOLD_AGAIN_S - 90.0)
+    assert len(told) == 1
+    run_for(world, 180.0)
+    assert len(told) == 2
+    assert world.writer.counts.failed == world.done.count("refused") > 100
+
+
+def test_each_object_and_reason_is_told_and_only_a_few_with_the_same_reason() -> None:
+    world, told = World(), list[tuple[str, ...]]()
+    world.writer.complain = lambda key, error: told.append((error.reason, *key))
+
+    def refused(reason: str, *key: str) -> None:
+        def act() -> bool:
+            raise ApiError(403, reason)
+
+        world.writer.wish(Wish(key, act))
+        world.all()
+
+    refused("Forbidden", "podgroups", "n/a", "spec")
+    refused("Forbidden", "podgroups", "n/a", "sums")
+    refused("Invalid", "podgroups", "n/a", "spec")
+    refused("Forbidden", "podgroups", "n/b", "spec")
+    assert told == [
+        ("Forbidden", "podgroups", "n/a", "spec"),
+        ("Invalid", "podgroups", "n/a", "spec"),
+        ("Forbidden", "podgroups", "n/b", "spec"),
+    ]
+    for number in range(1000):
+        refused("Forbidden", "podgroups", f"n/{number}", "spec")
+    assert len(told) < 15
+    assert world.writer.counts.refused == 1004
+
+
+def test_of_a_server_that_is_away_no_object_is_told() -> None:
+    world, told = World(), list[tuple[str, ...]]()
+    world.writer.complain = lambda key, _: told.append(key)
+
+    def away() -> bool:
+        raise ApiError(0, "ConnectionRefused")
+
+    world.writer.wish(Wish(("podgroups", "n/a", "spec"), away))
+    run_for(world, 600.0)
+    assert told == []
 
 
 @pytest.mark.usefixtures("faults")

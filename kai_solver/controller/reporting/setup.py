@@ -34,7 +34,10 @@ def make_status_reporter(
     """Reports while ``fence`` holds, slowly while ``busy``; the rest as `StatusReporter` has it."""
 
     def complain(key: tuple[str, ...], error: ApiError) -> None:
-        _LOG.warning("a status or event was refused", object=key, error=str(error))
+        if error.is_passing:
+            _LOG.warning("writes of a status or event fail again and again", object=key, error=str(error))
+        else:
+            _LOG.warning("a status or event was refused", object=key, error=str(error))
 
     writer = Writer(fence, busy, settings.status_rate, complain=complain)
     events = Events(api, writer, settings.scheduler_name, clock, functools.partial(_is_there, store))
