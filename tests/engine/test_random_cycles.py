@@ -25,8 +25,9 @@ from kai_solver.domain import (
     TopologyLevel,
     flat_gang,
 )
-from kai_solver.engine import Engine
+from kai_solver.engine import Engine, cycle
 from kai_solver.lab.conformance.rounds import settle
+from kai_solver.modelfiles import load_model
 from kai_solver.units import MILLI, ResourceSchema
 from tests.engine.conftest import Engines
 from tests.support.clusters import WHOLE, some
@@ -361,6 +362,26 @@ def test_deterministic_is_the_same_twice_and_in_any_order_of_the_input(
         ),
     )
     assert values(engine.cycle(shuffled)) == values(first)
+
+
+class RacingClock:
+    """A twentieth of a second passes between two looks: a budget is over after forty."""
+
+    now_s = 0.0
+
+    def __call__(self) -> float:
+        self.now_s += 0.05
+        return self.now_s
+
+
+@pytest.mark.slow
+@given(cluster=clusters(most_nodes=12, most_running=20, most_waiting=12))
+@some(15, campaign=200)
+def test_no_clock_changes_what_a_deterministic_cycle_decides(engines: Engines, cluster: Snapshot) -> None:
+    first = engines["deterministic"].cycle(cluster, budget_s=2.0)
+    other = cycle(cluster, load_model("deterministic"), budget_s=2.0, clock=RacingClock())
+    assert values(other) == values(first)
+    assert (other.binds, other.evictions, other.moves) == (first.binds, first.evictions, first.moves)
 
 
 @pytest.mark.slow
