@@ -32,6 +32,7 @@ from kai_solver.domain import (
     pairs_of,
 )
 from kai_solver.domain.gpus import GPU_REPLICAS, MIG_ENABLED, MIG_STRATEGY
+from kai_solver.kubeobjects.volumes import claim_not_found, missing_claims
 
 NODE_NAME_KEY = "metadata.name"
 _KEPT_DOMAINS = ("kubernetes.io", "k8s.io", "kai.scheduler", "nvidia.com", "run.ai")
@@ -238,9 +239,14 @@ class _Anonymizer:
                 spread=tuple(self._spread(s) for s in constraints.spread),
                 preferred_pods=tuple((weight, self._affinity(term)) for weight, term in constraints.preferred_pods),
                 preferred_spread=tuple(self._spread(s) for s in constraints.preferred_spread),
-                blocked=tuple("a reason that names something" for _ in constraints.blocked),
+                blocked=tuple(map(self._blocked, constraints.blocked)),
             )
         return self._constraints[constraints]
+
+    def _blocked(self, text: str) -> str:
+        """A claim that is not there stays named: KAI does not start a pod that refers to one."""
+        claims = missing_claims((text,))
+        return claim_not_found(self._hash("claim", claims[0])) if claims else "a reason that names something"
 
     def _term(self, term: NodeTerm) -> NodeTerm:
         return tuple(self._requirement(requirement) for requirement in term)

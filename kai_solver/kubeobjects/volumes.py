@@ -55,7 +55,7 @@ class Claims:
         claims = {name: self.claims.get(f"{namespace}/{name}") for name in _claim_names(pod)}
         own = (self.claims.get(f"{namespace}/{name}") for name in _own_claim_names(pod))
         found = [*(claim for claim in claims.values() if claim), *(claim for claim in own if claim)]
-        blocked = [_NOT_FOUND.format(name) for name, claim in claims.items() if claim is None]
+        blocked = [claim_not_found(name) for name, claim in claims.items() if claim is None]
         blocked += [f"VolumeBinding: {claim.trouble}" for claim in found if claim.trouble]
         missing = [name for name in sorted(_config_maps(pod)) if f"{namespace}/{name}" not in self.config_maps]
         if missing:
@@ -70,8 +70,12 @@ class Claims:
         )
 
 
-_NOT_FOUND = 'VolumeBinding: persistentvolumeclaim "{}" not found. Create it (or export the claims too)'
 _MISSING = re.compile(r'VolumeBinding: persistentvolumeclaim "([^"]+)" not found')
+
+
+def claim_not_found(name: str) -> str:
+    """What keeps a pod from starting whose claim is not there; `missing_claims` reads it."""
+    return f'VolumeBinding: persistentvolumeclaim "{name}" not found. Create it (or export the claims too)'
 
 
 def missing_claims(blocked: Iterable[str]) -> tuple[str, ...]:

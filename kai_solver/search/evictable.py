@@ -3,7 +3,8 @@
 Two tests get harder the more is taken from the victim's queue: saturation (`fairness.reclaim`, rule 4), and that the
 reclaim lasts (docs/kai-behaviour.md#reclaim-lasts): the queue of the reclaimer comes before that of every victim in the
 next cycle. A gang which fails one of them with a single unit gone therefore fails it in every set of victims. The first
-is a rule, and a proof may rest on it; the second is our own caution.
+is a rule, and a proof may rest on it. The second is our own caution: where few gangs wait, their turns are played
+through in its place (`actions.survival`), which refuses fewer victims.
 """
 
 from collections.abc import Iterable, Sequence

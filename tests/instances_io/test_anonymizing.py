@@ -20,6 +20,8 @@ from kai_solver.domain import (
 )
 from kai_solver.instances_io import sanitize, snapshot_from_native
 from kai_solver.instances_io.anonymize import anonymize
+from kai_solver.kubeobjects import KubeSettings, objects_from_snapshot
+from kai_solver.kubeobjects.volumes import missing_claims
 from kai_solver.units import ResourceSchema
 
 TERMS = (
@@ -139,3 +141,21 @@ def test_how_gpus_are_divided_is_kept() -> None:
     assert kept["nvidia.com/gpu.product"] != "A100"
     assert counted_gpu_milli(hidden.nodes[0], hidden.schema, hidden.policy) == 1000 + 8 * 250
     assert hidden.gangs[0].pods[0].constraints.node_terms[0][0][0].values == ("single",)
+
+
+def test_a_claim_that_is_missing_stays_missing_under_another_name() -> None:
+    """Written for KAI, the pod refers to it, and KAI does not start it."""
+    missing = 'VolumeBinding: persistentvolumeclaim "payroll" not found'
+    pods = [{"gpus": 1, "blocked": [missing, "payroll is closed"]}]
+    document = {
+        "format": "kai-solver/v1",
+        "queues": [{"name": "q"}],
+        "gangs": [{"name": "g", "queue": "q", "pods": pods}],
+    }
+    hashed = anonymize(snapshot_from_native(document))
+    ((pod,),) = (gang.pods for gang in hashed.gangs)
+    (claim,) = missing_claims(pod.constraints.blocked)
+    assert len(pod.constraints.blocked) == 2
+    assert "payroll" not in " ".join(pod.constraints.blocked)
+    (written,) = objects_from_snapshot(hashed, KubeSettings()).pods
+    assert [volume["persistentVolumeClaim"]["claimName"] for volume in written["spec"]["volumes"]] == [claim]
