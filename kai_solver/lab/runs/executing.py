@@ -415,6 +415,8 @@ class _Parents:
     def close(self) -> None:
         """End them all."""
         if self.pid == os.getpid():
+            while self._held:
+                self._held.popitem()[1].close()
             self._close_first()
 
     def _close_first(self) -> None:

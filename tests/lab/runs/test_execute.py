@@ -213,6 +213,22 @@ def test_nothing_outlives_the_process_that_asked(tmp_path: Path) -> None:
     assert left == []
 
 
+def test_a_process_that_asked_has_closed_its_sockets_when_it_ends(tmp_path: Path) -> None:
+    script = tmp_path / "asks.py"
+    script.write_text(
+        "import atexit, gc, socket\n"
+        "from tests.lab.runs.test_execute import _task\n"
+        "from kai_solver.lab.runs import execute\n"
+        "opened = lambda: [one for one in gc.get_objects() if isinstance(one, socket.socket) and one.fileno() >= 0]\n"
+        "atexit.register(lambda: print('at its end', opened()))\n"  # What is registered first is called last.
+        "assert execute(_task('greedy-only')).record.status == 'ok'\n"
+        "print('before', len(opened()))\n"
+    )
+    env = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[3])}
+    asked = subprocess.run([sys.executable, str(script)], env=env, check=True, capture_output=True, text=True)
+    assert asked.stdout.splitlines() == ["before 2", "at its end []"]
+
+
 def _command(pid: int) -> bytes:
     try:
         return Path(f"/proc/{pid}/cmdline").read_bytes()
