@@ -24,6 +24,10 @@ BoolArray = NDArray[np.bool_]
 FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.int64]
 
+MINUTE_S = 60.0
+"""Work counts in whole minutes, rounded, at least one. With seconds, of two elastic gangs that began one after the other the
+younger was evicted whole, to save a second's work, where surplus of both could leave."""
+
 
 @dataclass(slots=True, unsafe_hash=True)
 class Unit:
@@ -34,7 +38,7 @@ class Unit:
     step
         Position among the gang's units: a unit may leave only with all of smaller step (surplus before core).
     work
-        What is lost: dominant share x time since start, in GPU-seconds (GPU-equivalents where CPU dominates).
+        What is lost: dominant share x time since start in whole minutes, in GPU-seconds (GPU-equivalents where CPU dominates).
     """
 
     index: int
@@ -285,19 +289,30 @@ def least_charge_of(problem: Problem, pods: tuple[int, ...]) -> Charge:
 def works_lost(problem: Problem, gangs: IntArray, charges: IntArray) -> FloatArray:
     """(K,) dominant share of what pays ``charges`` (K, 3) x seconds since its gang started, in GPU-seconds.
 
-    Counting GPUs alone would make CPU-only victims free. Gangs of unknown start count from their creation; at
-    least one second, so that no unit is free.
+    Counting GPUs alone would make CPU-only victims free. Gangs of unknown start count from their creation.
     """
     total = problem.total
     shares = [charges[:, r] / total[r] for r in range(3) if total[r] > 0]
     share = np.max(shares, axis=0) if shares else np.zeros(len(charges))
     scale = total[2] / 1000 if total[2] else total[0] / 1000
-    ages_s = np.maximum(1.0, problem.snapshot.now_s - problem.gang_columns.start_s[gangs])
-    lost: FloatArray = share * scale * ages_s
+    lost: FloatArray = share * scale * _counted_s(_age_s(problem, gangs))
     return lost
+
+
+def _age_s(problem: Problem, gangs: IntArray) -> FloatArray:
+    """(K,) seconds since each gang started."""
+    age_s: FloatArray = problem.snapshot.now_s - problem.gang_columns.start_s[gangs]
+    return age_s
+
+
+def _counted_s(age_s: FloatArray) -> FloatArray:
+    """(K,) of ages, seconds that count as work."""
+    counted: FloatArray = np.maximum(1.0, np.rint(age_s / MINUTE_S)) * MINUTE_S
+    return counted
 
 
 def move_lost(problem: Problem, unit: Unit, moves: MovesSpec) -> float:
     """What ``unit`` loses if all of it moves, in GPU-seconds as `works_lost`: since its checkpoint, and its restart."""
-    age_s = max(1.0, problem.snapshot.now_s - float(problem.gang_columns.start_s[unit.gang]))
-    return unit.work / age_s * (min(age_s, moves.checkpoint_s) + moves.restart_s)
+    age_s = _age_s(problem, np.array([unit.gang]))
+    lost_s = min(max(1.0, float(age_s[0])), moves.checkpoint_s) + moves.restart_s
+    return unit.work / float(_counted_s(age_s)[0]) * lost_s

@@ -184,16 +184,17 @@ def prepared(folder: Path) -> Iterator[Cluster]:
     try:
         plane.start()
         install(plane)
-        with stocked(plane, folder, claims=True) as cluster:
+        with stocked(plane, folder) as cluster:
             cluster.wanted = "."  # the specs delete pods, queues and PodGroups of their own
             for name in MORE_WORKERS:  # for the spec that wants eight, and for one that asks for a disk
                 cluster.node(name, GPUS, {"ephemeral-storage": "100Gi"})
-            cluster.wait_nodes(len(WORKERS) + len(DRA_WORKERS) + len(MORE_WORKERS) + 1)
-            for node in (*WORKERS, *DRA_WORKERS, CPU_WORKER):
-                plane.api.patch(NODES, "", node, {"metadata": {"labels": dict.fromkeys(ROLES)}})
             plane.api.create(DEVICE_CLASSES, "", device_class(EXAMPLE_DRIVER))
-            for node in DRA_WORKERS:
-                plane.api.create(RESOURCE_SLICES, "", slice_of(node, EXAMPLE_DRIVER, GPUS))
+            for name in DRA_WORKERS:
+                cluster.node(name, 0)
+                plane.api.create(RESOURCE_SLICES, "", slice_of(name, EXAMPLE_DRIVER, GPUS))
+            for name in (*WORKERS, CPU_WORKER):
+                plane.api.patch(NODES, "", name, {"metadata": {"labels": dict.fromkeys(ROLES)}})
+            cluster.wait_nodes(len(WORKERS) + len(DRA_WORKERS) + len(MORE_WORKERS) + 1)
             plane.api.create(NAMESPACES, "", {"metadata": {"name": STORAGE_SPACE}})
             reported_storage(plane, STORAGE_DRIVER, STORAGE_SPACE, "some-class", worker_0="100Gi")
             operator = Operator(cluster)
