@@ -138,7 +138,8 @@ class Demand:
                     if isinstance(bits := self.bits(use.claim, request), int) and bits and not bits & ~row
                 }
             )
-            base = f"devices of {' or '.join(classes) or 'device plugins'}"
+            plain = sorted("GPUs" if name == _GPU_NAME else name for name, bits in self._group.items() if bits & row)
+            base = f"devices of {' or '.join(classes)}" if classes else f"{' or '.join(plain)} that are not for claims"
             taken = sum(name == base or name.startswith(f"{base}#") for name in names)
             names.append(f"{base}#{taken + 1}" if taken else base)
         return names

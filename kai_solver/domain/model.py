@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from kai_solver.domain.plan import Action
+from kai_solver.units import UNLIMITED
 
 ACTIONS = (Action.ALLOCATE, Action.CONSOLIDATION, Action.RECLAIM, Action.PREEMPT, Action.STALE)
 
@@ -149,6 +150,11 @@ class MovesSpec:
     restart_s: float = 60.0
     per_gang: int = -1
     per_cycle: int = -1
+
+    @property
+    def are_limited(self) -> bool:
+        """Whether there may be only so many moves: chains count theirs, and actions count none."""
+        return not self.per_cycle == self.per_gang == UNLIMITED
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,7 +24,6 @@ from kai_solver.search.linking import link_stage
 from kai_solver.search.open_questions import OpenQuestions
 from kai_solver.search.refine import WHOLE, Refined, StageOptimizer
 from kai_solver.search.reseat import reseat
-from kai_solver.units import UNLIMITED
 
 PRICED_FROM = 1_000
 """Shapes times nodes from which prices are asked for before chains and stages. Of 4,000 equal pods on 500 nodes sums
@@ -149,7 +148,7 @@ class Improver:
         hurried_s, seconds = HURRIED * self._choosing_s(outcome), MOST_FOR_ALL_ACTIONS * left_s
         if hurried_s < MOST_FOR_VICTIMS * left_s:
             seconds = min(seconds, left_s - hurried_s)
-        if self._are_moves_limited or outcome.stopped or time.should_stop():
+        if self.model.moves.are_limited or outcome.stopped or time.should_stop():
             return None
         if seconds < ALL_ACTIONS * time.spent_s["greedy"]:
             return None
@@ -190,11 +189,6 @@ class Improver:
         """Whether moves were left to chains, and gangs wait still."""
         return self.leaves_moves and bool(outcome.waiting)
 
-    @property
-    def _are_moves_limited(self) -> bool:
-        """Whether a cycle may move only so many pods: chains have counted theirs, and actions count none."""
-        return not self.model.moves.per_cycle == self.model.moves.per_gang == UNLIMITED
-
     def _consolidate_late(self, outcome: Outcome, part: float) -> None:
         """Where moves were left to chains: consolidate for gangs that wait still, which chains may know no moves for.
 
@@ -208,7 +202,7 @@ class Improver:
         def is_late() -> bool:
             return time.should_stop() or time.clock() >= end_s
 
-        if not self._are_moves_limited and not is_late():
+        if not self.model.moves.are_limited and not is_late():
             floor = Floor(outcome)
             try:
                 consolidate_late(outcome, self.asking.oracle(), is_late, after_moves(actions))

@@ -18,17 +18,18 @@ class Pace:
     So none starves the later ones; an action that decides early leaves its time to the others. On openb with too little
     time (2 s, 4.3 s of work, 2026-11-21) moves take 2.3 s and help 3 gangs, preempt takes 1.2 s and helps 364. So an
     action that serves no gang for a tenth of what is left gives way to those after it, and gets what they leave. If no
-    solver is asked afterwards, it does so only when half of the budget is over: a cycle that is done by then decides
-    the same on every machine.
+    solver is asked afterwards, or if it ``is_patient``, it does so only when half of the budget is over: a cycle that
+    is done by then decides the same on every machine, and with a solver the same as without.
     """
 
-    def __init__(self, time: CycleTime) -> None:
+    def __init__(self, time: CycleTime, *, is_patient: bool = False) -> None:
         self.time = time
         # A deterministic model does not look at the clock: its promise is the same answer on every machine.
         self.deadline_s = math.inf if time.is_exact else time.deadline_s - time.kept_s
         self.end_s = self.deadline_s
         now = time.clock()
-        self.pressed_s = now if time.search.enabled else now + (time.deadline_s - now) / 2
+        is_pressed = time.search.enabled and not is_patient
+        self.pressed_s = now if is_pressed else now + (time.deadline_s - now) / 2
         self._share = 0.8
         self._patience_s = self._idle_end_s = math.inf
         self._in_vain = 0

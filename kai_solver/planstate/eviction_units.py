@@ -25,8 +25,8 @@ FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.int64]
 
 MINUTE_S = 60.0
-"""Work counts in whole minutes, rounded, at least one. With seconds, of two elastic gangs that began one after the other the
-younger was evicted whole, to save a second's work, where surplus of both could leave."""
+"""Work counts in whole minutes, rounded, at least one. With seconds, of two elastic gangs that began one after the
+other the younger was evicted whole, to save a second's work, where surplus of both could leave."""
 
 
 @dataclass(slots=True, unsafe_hash=True)
@@ -38,7 +38,8 @@ class Unit:
     step
         Position among the gang's units: a unit may leave only with all of smaller step (surplus before core).
     work
-        What is lost: dominant share x time since start in whole minutes, in GPU-seconds (GPU-equivalents where CPU dominates).
+        What is lost: dominant share x time since start in whole minutes, in GPU-seconds (GPU-equivalents where CPU
+        dominates).
     """
 
     index: int

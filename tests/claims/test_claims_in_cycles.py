@@ -68,6 +68,12 @@ def test_the_devices_that_lack_are_named_by_their_class(cluster: Cluster, planne
     assert f"didn't have enough resources: devices of {DRIVER}" in why(planned(cluster(gangs, small=2)))
 
 
+def test_gpus_that_lack_beside_those_of_claims_are_named_as_such(cluster: Cluster, planned: Planned) -> None:
+    gangs = [{"name": "r", "pods": [{"gpus": 1, "node": "n0"}]}, {"name": "a", "pods": [{"gpus": 1}]}]
+    told = why(planned(cluster(gangs, node={"gpus": 1, "gpuMemory": "80Gi"})))
+    assert "didn't have enough resources: GPUs that are not for claims" in told
+
+
 def test_gpus_of_claims_count_in_the_queue_s_limit(cluster: Cluster, planned: Planned) -> None:
     queues = [{"name": "q", "quota": 1, "limit": 1}]
     gangs = [{"name": "a", "pods": pods("any")}, {"name": "b", "pods": pods("any")}]

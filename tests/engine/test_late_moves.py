@@ -7,7 +7,7 @@ import pytest
 
 from kai_solver import compiled
 from kai_solver.domain import Action, MovesSpec, Plan, Policy, Snapshot, SolverModel
-from kai_solver.engine import Engine, cycle, improving
+from kai_solver.engine import Engine, cycle, deciding, improving
 from kai_solver.engine.progress import Progress
 from kai_solver.modelfiles import load_model
 from tests.engine.conftest import START_S
@@ -22,6 +22,7 @@ def with_kernels(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(compiled, "LARGE_NODES", 8)
     monkeypatch.setattr(compiled, "is_loaded", lambda: True)
     monkeypatch.setattr(compiled, "load_kept", lambda: True)
+    monkeypatch.setattr(deciding, "MOST_PROMISED", 0)
 
 
 def crowded() -> Snapshot:
@@ -65,14 +66,45 @@ def contested() -> Snapshot:
     return a_cluster(nodes, [low, *running, *full, wide, pinned], [a_queue("q")])
 
 
+BOTH = {("wide", Action.CONSOLIDATION), ("pinned", Action.PREEMPT)}
+
+
+def admitted(plan: Plan) -> set[tuple[str, Action]]:
+    return {(gang.split("/")[-1], action) for gang, action in plan.admitted}
+
+
+@pytest.mark.parametrize("asks", [True, False])
+@pytest.mark.parametrize("waits", [{"wide"}, {"wide", "pinned"}])
+def test_up_to_500_nodes_no_stage_is_worse_than_without_a_solver_where_chains_find_nothing(
+    monkeypatch: pytest.MonkeyPatch, waits: set[str], asks: bool
+) -> None:
+    """Chains that take all of their time leave none for another run of the actions; CP-SAT is asked, or not."""
+    monkeypatch.setattr(deciding, "MOST_PROMISED", 500)
+    monkeypatch.setattr(improving.Improver, "_search_chains", lambda *_: False)
+    if not asks:
+        monkeypatch.setattr(improving.Improver, "_ask_open", lambda *_: None)
+    every = contested()
+    gangs = tuple(gang for gang in every.gangs if gang.pods[0].node or gang.name in waits)
+    snapshot = replace(every, gangs=gangs)
+    least, _ = planned(load_model("greedy-only"), snapshot)
+    plan, faults = planned(MODEL, snapshot)
+    assert admitted(plan) == admitted(least) == {served for served in BOTH if served[0] in waits}
+    assert stages(plan) <= stages(least)
+    assert not faults
+
+
+def stages(plan: Plan) -> list[float]:
+    """By the names of one priority: what waits, and what is evicted and moves."""
+    values = {stage.name: stage.value for stage in plan.stages}
+    names = ("pending-gangs", "evicted-work/40", "gangs-broken", "evicted-pods", "moved-pods", "nodes-opened")
+    return [values.get(name, 0.0) for name in names]
+
+
 def test_where_no_chain_serves_a_gang_all_actions_may(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("kai_solver.engine.chains.describe", lambda *_, **__: None)
     monkeypatch.setattr(improving.Improver, "_ask_open", lambda *_: None)
     plan, faults = planned(MODEL, contested())
-    assert {(gang.split("/")[-1], action) for gang, action in plan.admitted} == {
-        ("wide", Action.CONSOLIDATION),
-        ("pinned", Action.PREEMPT),
-    }
+    assert admitted(plan) == BOTH
     assert not faults
 
 

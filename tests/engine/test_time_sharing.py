@@ -86,7 +86,7 @@ class Watch:
         return self.now_s
 
 
-def a_pace(watch: Watch, model: str = "default") -> ActionPace:
+def a_pace(watch: Watch, model: str = "default", *, is_patient: bool = False) -> ActionPace:
     search = load_model(model).search
     time = SimpleNamespace(
         clock=watch,
@@ -96,7 +96,7 @@ def a_pace(watch: Watch, model: str = "default") -> ActionPace:
         is_exact=search.deterministic,
         should_stop=lambda: False,
     )
-    return ActionPace(cast("Any", time))
+    return ActionPace(cast("Any", time), is_patient=is_patient)
 
 
 def test_an_action_has_a_tenth_of_the_time_left_to_serve_a_gang() -> None:
@@ -114,10 +114,13 @@ def test_an_action_has_a_tenth_of_the_time_left_to_serve_a_gang() -> None:
     assert not pace.is_over()
 
 
-def test_without_a_solver_no_action_gives_way_before_half_of_the_budget() -> None:
-    """Else the clock would decide what a cycle does that has time to spare."""
+@pytest.mark.parametrize(("model", "is_patient"), [("greedy-only", False), ("default", True)])
+def test_without_a_solver_and_where_patient_no_action_gives_way_before_half_of_the_budget(
+    model: str, is_patient: bool
+) -> None:
+    """Else the clock would decide what a cycle does that has time to spare, and a solver would change the order."""
     watch = Watch()
-    pace = a_pace(watch, "greedy-only")
+    pace = a_pace(watch, model, is_patient=is_patient)
     pace.start(4, may_yield=True)
     for _ in range(IN_VAIN):
         pace.attempted(served=False)

@@ -21,7 +21,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from kai_solver.cluster.api import ApiError, Object
+from kai_solver.cluster.api import ApiError, Object, meta
 from kai_solver.cluster.resources import (
     DEVICE_CLASSES,
     KAI_CONFIGS,
@@ -56,6 +56,8 @@ BINDER, SCHEDULER = "binder", "kai-scheduler-default"
 
 EXAMPLE_DRIVER = "gpu.example.com"
 """The devices that specs of claims ask for."""
+
+WITH_CLAIMS = frozenset({"preempt", "resources"})
 
 SKIPPED = {
     "Dynamic Resources Allocate simple request": "today's KAI, as we do, wants the queue's label on such a claim",
@@ -179,7 +181,7 @@ def _outcome(spec: Object) -> Outcome:
 
 @contextmanager
 def prepared(folder: Path) -> Iterator[Cluster]:
-    """The cluster of our specs as KAI's want it: nodes without roles, devices of the example driver, the operator."""
+    """The cluster of our specs as KAI's want it: nodes without roles, storage that is reported, the operator."""
     plane = Plane((go_module(KUBERNETES), go_module(KWOK)), folder)
     try:
         plane.start()
@@ -188,10 +190,8 @@ def prepared(folder: Path) -> Iterator[Cluster]:
             cluster.wanted = "."  # the specs delete pods, queues and PodGroups of their own
             for name in MORE_WORKERS:  # for the spec that wants eight, and for one that asks for a disk
                 cluster.node(name, GPUS, {"ephemeral-storage": "100Gi"})
-            plane.api.create(DEVICE_CLASSES, "", device_class(EXAMPLE_DRIVER))
             for name in DRA_WORKERS:
                 cluster.node(name, 0)
-                plane.api.create(RESOURCE_SLICES, "", slice_of(name, EXAMPLE_DRIVER, GPUS))
             for name in (*WORKERS, CPU_WORKER):
                 plane.api.patch(NODES, "", name, {"metadata": {"labels": dict.fromkeys(ROLES)}})
             cluster.wait_nodes(len(WORKERS) + len(DRA_WORKERS) + len(MORE_WORKERS) + 1)
@@ -208,6 +208,18 @@ def prepared(folder: Path) -> Iterator[Cluster]:
         plane.stop()
 
 
+@contextmanager
+def devices(plane: Plane, suite: str) -> Iterator[None]:
+    """Devices of the example driver, for suites that ask for them: fair shares count them, in KAI 0.12 they do not."""
+    names = DRA_WORKERS if suite in WITH_CLAIMS else ()
+    plane.api.create(DEVICE_CLASSES, "", device_class(EXAMPLE_DRIVER))
+    made = [plane.api.create(RESOURCE_SLICES, "", slice_of(name, EXAMPLE_DRIVER, GPUS)) for name in names]
+    yield
+    for one in made:
+        plane.api.delete(RESOURCE_SLICES, "", str(meta(one)["name"]))
+    plane.api.delete(DEVICE_CLASSES, "", EXAMPLE_DRIVER)
+
+
 def main(words: Sequence[str] | None = None) -> int:
     """Run the suites; 1 if a spec failed."""
     parser = argparse.ArgumentParser(prog="python -m tests.cluster.plane.kai_specs", description=__doc__)
@@ -221,9 +233,10 @@ def main(words: Sequence[str] | None = None) -> int:
     print(f"logs: {folder}", flush=True)
     with prepared(folder) as cluster:
         for suite in asked.suites or KAI_SPECS.programs:
-            for outcome in run_suite(programs / suite, cluster.plane, folder / f"{suite}.log"):
-                counts[outcome.state] += 1
-                print(outcome, flush=True)
+            with devices(cluster.plane, suite):
+                outcomes = run_suite(programs / suite, cluster.plane, folder / f"{suite}.log")
+            counts.update(outcome.state for outcome in outcomes)
+            print(*outcomes, sep="\n", flush=True)
     for title, why in SKIPPED.items():
         print(f"not run: {title}: {why}")
     summed = ", ".join(f"{count} {state}" for state, count in counts.most_common())
