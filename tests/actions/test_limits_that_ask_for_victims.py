@@ -25,7 +25,7 @@ BY_BOARD = pytest.mark.parametrize("by_board", [False, True])
 def full(queue: str = "q", **more: object) -> list[Gang]:
     """Four gangs of a GPU: the limit of their queue. The first one has run for the shortest time."""
     return [
-        a_gang(f"run-{number}", on="n", queue=queue, priority=50, last_start_s=900.0 - 60 * number, **more)  # type: ignore[arg-type]
+        a_gang(f"run-{number}", on="n", queue=queue, priority=50, last_start_s=900.0 - number, **more)  # type: ignore[arg-type]
         for number in range(4)
     ]
 

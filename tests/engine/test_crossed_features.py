@@ -167,7 +167,7 @@ def test_surplus_that_stays_without_its_core_leaves_as_a_whole() -> None:
 def test_whether_work_or_gpus_are_counted_says_what_is_evicted(
     model: str, evicted: str, stage: tuple[str, int]
 ) -> None:
-    """Of 4 GPUs for one minute and 1 GPU for 15, on nodes of their own, one makes room for a pod of 1 GPU."""
+    """Of 4 GPUs for a minute and 1 GPU for 15, on nodes of their own, one makes room for a pod of 1 GPU."""
     old = a_gang("old", "b", on("small", 1), minMember=1) | {"lastStart": 100.0}
     new = a_gang("new", "b", on("large", 4), minMember=1) | {"lastStart": 940.0}
     late = a_gang("late", "a", {"gpus": 1}, minMember=1)

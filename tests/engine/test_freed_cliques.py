@@ -34,8 +34,7 @@ def least_loss(snapshot: Snapshot) -> float:
     short = 16 - (len(snapshot.nodes) - sum(len(gang.pods) for gang in running))
     best = [0.0, *[float("inf")] * short]
     for gang in running:
-        minutes = max(1, round((snapshot.now_s - (gang.last_start_s or 0.0)) / 60))
-        cost = 4 * len(gang.pods) * 60 * minutes
+        cost = 4 * len(gang.pods) * (snapshot.now_s - (gang.last_start_s or 0.0))
         for trays in range(short, 0, -1):
             best[trays] = min(best[trays], best[max(0, trays - len(gang.pods))] + cost)
     return best[short]

@@ -1,4 +1,4 @@
-"""What evicted work is worth: in whole minutes, so that no gang is broken for a second's work."""
+"""What evicted work is worth: at least a minute, so that no gang is broken for a second's work."""
 
 import numpy as np
 import pytest
@@ -22,17 +22,15 @@ def elastic_gangs(*ran_s: float) -> Snapshot:
 
 
 @pytest.mark.parametrize("model", ["greedy-only", "default"])
-@pytest.mark.parametrize("ran_s", [(3.0, 2.0), (903.0, 902.0), (2.0, 3.0)])
+@pytest.mark.parametrize("ran_s", [(3.0, 2.0), (2.0, 3.0), (59.0, 1.0)])
 def test_surplus_of_two_gangs_leaves_and_not_the_younger_gang(model: str, ran_s: tuple[float, ...]) -> None:
     with Engine(load_model(model)) as engine:
         plan = engine.cycle(elastic_gangs(*ran_s), budget_s=5.0)
     assert sorted(eviction.gang for eviction in plan.evictions) == ["ns/low-0", "ns/low-1"]
 
 
-@pytest.mark.parametrize(
-    ("ran_s", "minutes"), [(0.0, 1), (1.0, 1), (60.0, 1), (89.0, 1), (91.0, 2), (600.0, 10), (3_629.0, 60)]
-)
-def test_work_counts_in_whole_minutes(ran_s: float, minutes: int) -> None:
+@pytest.mark.parametrize(("ran_s", "counted_s"), [(0.0, 60.0), (59.0, 60.0), (61.0, 61.0), (3_629.0, 3_629.0)])
+def test_work_counts_from_a_minute_on(ran_s: float, counted_s: float) -> None:
     problem = build_problem(elastic_gangs(ran_s, ran_s))
     charge = np.array([[0, 0, 1000]])
-    assert works_lost(problem, np.array([0]), charge).tolist() == [60.0 * minutes]
+    assert works_lost(problem, np.array([0]), charge).tolist() == [counted_s]

@@ -198,11 +198,11 @@ def test_places_of_the_least_victims_are_found_by_a_move(
     unit_of = {problem.gangs[unit.gang].gang.name: unit.index for unit in pool.units}
     assert [admission.units for admission in outcome.admissions] == [(unit_of["young"],)]
     choice = a_choice(child, outcome)
-    assert choice.costs[0] == 3 * 2 * 60
+    assert choice.costs[0] == 300
     add_rows(choice._variables, choice._victim_model)
     least = frozenset((unit_of["v"], unit_of["w"]))
     assert choice._seat(dict.fromkeys(least, Action.RECLAIM), choice._shared(least))
-    assert choice.costs[0] == 2 * 2 * 60
+    assert choice.costs[0] == 220
     assert len([unit for unit in pool.units if pool.is_moved(unit.index)]) == 1
     assert reclaims_hold(outcome)
 
