@@ -1,6 +1,7 @@
 """What a pod must find before it can start: bound claims, ConfigMaps, and devices by claim."""
 
 import re
+from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -140,10 +141,18 @@ class _ClaimReader:
         return frozenset(name for name, reports in drivers.items() if reports)
 
     @cached_property
-    def stores(self) -> tuple[_Store, ...]:
-        """What drivers say. Read where a claim needs it: drivers of local storage write an object for each node."""
-        found = self.objects.csi_storage_capacities
-        return tuple(read_each("CSIStorageCapacity", found, self.notices, _store, namespaced_key).values())
+    def stores(self) -> Mapping[str, list[_Store]]:
+        """By class, what drivers say, the largest first.
+
+        Read where a claim needs it: drivers of local storage write an object for each node.
+        """
+        by_class: dict[str, list[_Store]] = {}
+        found = read_each(
+            "CSIStorageCapacity", self.objects.csi_storage_capacities, self.notices, _store, namespaced_key
+        )
+        for one in sorted(found.values(), key=_largest_first):
+            by_class.setdefault(one.storage_class, []).append(one)
+        return by_class
 
     def read(self, raw: Raw) -> Claim:
         """A claim with what its volume or its class makes of it (kube-scheduler's plugin VolumeBinding)."""
@@ -187,10 +196,12 @@ class _ClaimReader:
 
     def _terms_of_room(self, storage_class: str, size: int) -> tuple[NodeTerm, ...] | None:
         """Nodes for which the driver can make a volume of this size; None: any. Volumes being made do not count."""
-        key = storage_class, size
+        stores = self.stores.get(storage_class, [])
+        fitting = bisect_right(stores, -size, key=_largest_first)
+        key = storage_class, fitting
         if key not in self._room:
-            fitting = [one for one in self.stores if one.storage_class == storage_class and one.largest >= size]
-            self._room[key] = None if any(not one.term for one in fitting) else _merged(one.term for one in fitting)
+            terms = [one.term for one in stores[:fitting]]
+            self._room[key] = _merged(terms) if all(terms) else None
         return self._room[key]
 
     def _free(self, raw: Raw, storage_class: str, size: int, modes: frozenset[str]) -> list[_Volume]:
@@ -256,6 +267,10 @@ def _class(raw: Raw) -> _Class:
         provisioner=raw.text("provisioner"),
         terms=terms if topologies else None,
     )
+
+
+def _largest_first(store: _Store) -> int:
+    return -store.largest
 
 
 def _reports(raw: Raw) -> bool:
