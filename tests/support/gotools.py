@@ -93,7 +93,9 @@ KUBERNETES = GoModule(
 )
 KWOK = GoModule("kwok", "v0.8.0", _PLANE / "kwok", {"kwok": "sigs.k8s.io/kwok/cmd/kwok"})
 _DECIDES = Path(__file__).parents[1] / "kai" / "decides"
-_WRITTEN = hashlib.sha256((_DECIDES / "main.go").read_bytes()).hexdigest()[:8]
+_WRITTEN = hashlib.sha256(
+    b"".join((_DECIDES / name).read_bytes() for name in ("main.go", "tools.go", "go.mod", "go.sum"))
+).hexdigest()[:8]
 _KAIS = ("binder", "podgroupcontroller", "podgrouper", "queuecontroller", "scheduler")
 KAI = GoModule(
     "kai",
