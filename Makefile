@@ -124,7 +124,7 @@ bench-links: $(STAMP) ## Measure what links between GPUs cost a cycle (about 5 m
 bench-cluster: $(STAMP) ## Measure the controller on a real control plane, 500 nodes and 4,000 pods, beside KAI itself (needs Go once, about 10 minutes)
 	$(BIN)/python -m tests.cluster.plane.bench
 
-kai-specs: $(STAMP) ## KAI's own end-to-end specs against our controller (15 minutes; Go builds them once, in five)
+kai-specs: $(STAMP) ## KAI's own end-to-end specs against our controller (25 minutes; Go builds them once, in five)
 	$(BIN)/python -m tests.cluster.plane.kai_specs $(SUITES)
 
 rehearsal: $(STAMP) ## Hand over from KAI and go back, 200 nodes with running work on a real control plane (needs Go once, about 3 minutes)

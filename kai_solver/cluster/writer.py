@@ -38,7 +38,7 @@ TOLD_AGAIN_S = 3600.0
 """A failure is told again after so long."""
 
 _MOST_TOLD = 10
-"""Objects of one kind whose failures are told with one reason in that time: without a right, every write fails."""
+"""Objects of one kind that are named in warnings with one reason in that time: without a right, every write fails."""
 
 _TOLD_TRIES = 8
 """Failed tries in a row after which that is told: about a minute, so a webhook that restarts is not."""

@@ -72,8 +72,8 @@ class Decider:
         asking = Asking(model, time, self.seed, self.bounds, child)
         by_chains = child is not None and is_for_chains(self.problem, model)
         moves = Action.CONSOLIDATION in model.actions and not time.is_exact
-        leaves_moves = by_chains and moves and compiled.is_loaded()
-        leaves_moves = leaves_moves and (model.moves.are_limited or not self._is_promised)
+        by_chains_alone = model.moves.are_limited or not self._is_promised
+        leaves_moves = by_chains and moves and compiled.is_loaded() and by_chains_alone
         actions = without_moves(model.actions) if leaves_moves else model.actions
         outcome = self._run_actions(actions, asking, left_out)
         if by_chains and outcome.admissions and outcome.waiting:

@@ -75,7 +75,7 @@ _MISSING = re.compile(r'VolumeBinding: persistentvolumeclaim "([^"]+)" not found
 
 
 def claim_not_found(name: str) -> str:
-    """What keeps a pod from starting whose claim is not there; `missing_claims` reads it."""
+    """Why a pod with a claim that does not exist cannot start; `missing_claims` reads it."""
     return f'VolumeBinding: persistentvolumeclaim "{name}" not found. Create it (or export the claims too)'
 
 

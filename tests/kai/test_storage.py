@@ -18,7 +18,7 @@ SNAPSHOT = Path(__file__).parents[2] / "instances" / "kai-snapshots" / "before-r
 SPACE, POD = "serving", "embed-0"
 STORAGE = "storage.k8s.io/v1"
 NODES = ("gpu-11", "cpu-0", "gpu-00", "gpu-05")
-"""Two with free GPUs, one without GPUs, and one whose GPUs are still to become free."""
+"""Two with free GPUs, one without GPUs, and one on which GPUs become free later."""
 
 
 def wanting(reports: bool, stores: list[dict[str, Any]]) -> bytes:

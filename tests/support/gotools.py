@@ -130,7 +130,7 @@ KAI_SPECS = GoModule(
     },
     tests_of="github.com/NVIDIA/KAI-scheduler",
 )
-"""KAI's end-to-end specs, but for those of workloads whose operators are not here (Kubeflow, Ray, Knative, Spark)."""
+"""KAI's end-to-end specs, without those of workloads that need an operator (Kubeflow, Ray, Knative, Spark)."""
 
 TOOLS: Mapping[str, GoTool | GoModule] = {
     tool.name: tool for tool in (HELM, KUBECONFORM, KUBERNETES, KWOK, KAI, KAI_SPECS)

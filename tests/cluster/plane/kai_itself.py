@@ -12,7 +12,7 @@ from typing import ClassVar
 from kai_solver.cluster.api import ApiError
 from kai_solver.cluster.resources import NAMESPACES
 from tests.cluster.plane.kai import KAI, Kai
-from tests.cluster.plane.plane import Component, free_ports
+from tests.cluster.plane.plane import Component, Plane, free_ports
 
 NAMESPACES_OF_KAI = KAI, "kai-resource-reservation", "kai-scale-adjust"
 
@@ -42,6 +42,13 @@ PROGRAMS: Mapping[str, tuple[str, Callable[[], tuple[str, ...]]]] = {
 """Of each component its program, and the options that a test gives it beside its defaults."""
 
 
+def make_namespaces(plane: Plane) -> None:
+    """Create those that an earlier test has not."""
+    for namespace in NAMESPACES_OF_KAI:
+        with suppress(ApiError):
+            plane.api.create(NAMESPACES, "", {"metadata": {"name": namespace}})
+
+
 @dataclass(slots=True)
 class KaiItself(Kai):
     """KAI's components of one cluster, each a process."""
@@ -53,9 +60,7 @@ class KaiItself(Kai):
 
     def start(self, *names: str) -> None:
         """Start these components."""
-        for namespace in NAMESPACES_OF_KAI:
-            with suppress(ApiError):  # from an earlier test
-                self.plane.api.create(NAMESPACES, "", {"metadata": {"name": namespace}})
+        make_namespaces(self.plane)
         env = {"KUBECONFIG": str(self.plane.kubeconfig)}
         for name in names:
             program, options = PROGRAMS[name]

@@ -17,11 +17,11 @@ import tempfile
 import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from kai_solver.cluster.api import ApiError, Object, meta
+from kai_solver.cluster.api import Object, meta
 from kai_solver.cluster.resources import (
     DEVICE_CLASSES,
     KAI_CONFIGS,
@@ -35,7 +35,7 @@ from kai_solver.domain import Action
 from tests.cluster.plane.agents import working
 from tests.cluster.plane.cluster import Cluster, install
 from tests.cluster.plane.kai import KAI
-from tests.cluster.plane.kai_itself import NAMESPACES_OF_KAI
+from tests.cluster.plane.kai_itself import make_namespaces
 from tests.cluster.plane.plane import Plane, wait_for
 from tests.cluster.plane.specs import (
     CPU_WORKER,
@@ -52,7 +52,7 @@ from tests.support.gotools import KAI_SPECS, KUBERNETES, KWOK, go_module
 
 CONFIG, SHARD = "kai-config", "default"
 BINDER, SCHEDULER = "binder", "kai-scheduler-default"
-"""KAI's Deployments whose pods the specs wait for."""
+"""KAI's Deployments; the specs wait for their pods."""
 
 EXAMPLE_DRIVER = "gpu.example.com"
 """The devices that specs of claims ask for."""
@@ -104,9 +104,7 @@ class Operator:
     def install(self) -> None:
         """Write what KAI's operator writes, and wait until its pods run."""
         api = self.cluster.plane.api
-        for name in NAMESPACES_OF_KAI:
-            with suppress(ApiError):
-                api.create(NAMESPACES, "", {"metadata": {"name": name}})
+        make_namespaces(self.cluster.plane)
         service = {"scheduler": {"service": {"enabled": True}}}
         strategy = {"placementStrategy": {"gpu": "binpack", "cpu": "binpack"}}
         api.create(KAI_CONFIGS, "", {"metadata": {"name": CONFIG}, "spec": service})
